@@ -38,6 +38,7 @@ COMMANDS: tuple[str, ...] = (
 # Minimum ratio of ``difflib`` between an unknown option and one that the message proposes; 0.94 for
 # --contry and --country, 0.62 for --foo and --format.
 _SIMILAR: Final = 0.75
+_INTERRUPTED: Final = 130  # 128 + SIGINT, as in a shell
 _DESCRIPTION = "Measure the energy of trainings and other programs."
 _EXIT_CODES = (
     "Exit codes: 0 for success, 1 if the command failed, 2 if an argument or an input file is "
@@ -68,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of the output, such as ``head``, has ended: the flush at exit must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:  # while modules are imported, which may take a second
+        print("energy-callbacks: interrupted", file=sys.stderr)
+        return _INTERRUPTED
     return code
 
 
@@ -99,7 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise
     except KeyboardInterrupt:
         messages.logger.error("energy-callbacks %s: interrupted", arguments.command)
-        return 130  # 128 + SIGINT, as in a shell
+        return _INTERRUPTED
     except _EXPECTED as error:
         text = f"energy-callbacks {arguments.command}: {_message(error)}"
         messages.logger.error("%s", text, exc_info=arguments.verbose)

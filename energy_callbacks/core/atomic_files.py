@@ -73,15 +73,23 @@ def write(path: Path, content: str | bytes) -> None:
 
     Readers therefore never see a partly written file. Missing folders are created. If ``path`` is a
     symbolic link, the link is replaced.
+
+    Raises:
+        OSError: if the file cannot be written; it names ``path``.
     """
-    draft = path.with_name(f".{path.name[:200]}.{os.urandom(8).hex()}")
-    descriptor = open_new(draft)
+    draft = path.parent / f".{path.name[:200]}.{os.urandom(8).hex()}"
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+        descriptor = open_new(draft)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as error:
+        if error.filename == str(draft):
+            error.filename, error.filename2 = str(path), None
+        raise
 
 
 def lock(descriptor: int) -> None:

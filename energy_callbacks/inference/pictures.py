@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from energy_callbacks.core import atomic_files
 from energy_callbacks.inference.planner import enumeration
 from energy_callbacks.inference.planner.plan import Plan
 from energy_callbacks.inference.planner.problem import GpuSetting
@@ -21,8 +22,12 @@ _COLOURS: Final = (BLUES[0], ORANGES[0], BLUES[1], ORANGES[2])
 
 
 def write(path: Path, plan: Plan, model: PredictionModel) -> None:
-    """Draw a plan to a file; its suffix, such as ``.svg`` or ``.png``, is the format."""
+    """Draw a plan to a file; its suffix, such as ``.svg`` or ``.png``, is the format.
+
+    Missing folders are created.
+    """
     canvas = plan_figure(plan, model)
+    atomic_files.make_folder(path.parent)
     with style(salt="energy-plan"):
         metadata = {"Date": None} if path.suffix == ".svg" else None
         canvas.savefig(path, facecolor=PAPER, metadata=metadata)

@@ -201,6 +201,9 @@ def test_ctrl_c(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     monkeypatch.setattr("energy_callbacks.cli.report.load", interrupted)
     assert main(["report", "a"]) == 130
     assert capsys.readouterr().err == "energy-callbacks report: interrupted\n"
+    monkeypatch.setattr("energy_callbacks.cli.import_module", interrupted)
+    assert main(["report", "a"]) == 130  # while the modules of the command are imported
+    assert capsys.readouterr().err == "energy-callbacks: interrupted\n"
 
 
 def test_logging_is_as_before_a_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,9 +135,12 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     """The old file stays, and the temporary file is removed."""
     folder = tmp_path / "report.json"
     folder.mkdir()
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(IsADirectoryError) as raised:
         atomic_files.write(folder, "{}")
+    assert raised.value.filename == str(folder)  # not that of the temporary file
     assert list(tmp_path.iterdir()) == [folder]
+    with pytest.raises(OSError, match=r"'\.'"):
+        atomic_files.write(Path(), "{}")
 
 
 def test_a_long_name_can_be_written(tmp_path: Path) -> None:

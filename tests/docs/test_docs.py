@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from energy_callbacks.cli import COMMANDS
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.docs import pages
 from tests.docs.pages import ROOT
@@ -42,6 +43,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link of a page leads to a file of this repository."""
     for target in LINK.findall(page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_readme_names_every_command(command: str) -> None:
+    """The first page that a user sees has them all."""
+    assert f"`energy-callbacks {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_readme_begins_with_what_ci_runs() -> None:

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="N", help="seed of a simulated GPU (default: 0)")
     add(
         "--load-timeout",
-        type=float,
+        type=options.seconds,
         default=LOAD_S,
         metavar="S",
         help=f"time for a tenant to load its model, in seconds (default: {LOAD_S:g})",
@@ -64,9 +64,15 @@ def is_simulated(arguments: argparse.Namespace) -> bool:
 
 
 def simulated(arguments: argparse.Namespace) -> "SimulatedGpu":
-    """Return the simulated GPU that ``--gpu`` names."""
+    """Return the simulated GPU that ``--gpu`` names.
+
+    Raises:
+        ValueError: if there is no such preset, or if images are given, which it does not read.
+    """
     from energy_callbacks.inference.simulated.presets import simulated_gpu
 
+    if arguments.data is not None:
+        raise ValueError(f"{arguments.gpu} reads no images; remove --data {arguments.data}")
     return simulated_gpu(arguments.gpu, seed=arguments.seed)
 
 
@@ -141,12 +147,15 @@ def opened(
             them.
         ActuatorError: if they cannot be changed.
     """
+    values = {pair for one in configurations for pair in needed(one).items()}
     if is_simulated(arguments):
-        yield simulated(arguments)
+        gpu = simulated(arguments)
+        for knob, value in values:
+            gpu.range(knob).check(value)
+        yield gpu
         return
     where = announced_device(arguments)
     settings = None
-    values = {pair for one in configurations for pair in needed(one).items()}
     if values:
         knobs: list[Knob] = sorted({knob for knob, _ in values})
         if not arguments.yes:

@@ -31,6 +31,6 @@ def by_model(
         name, _, value = word.rpartition("=")
         try:
             found |= dict.fromkeys([name] if name else models, read(value))
-        except ValueError:
-            raise ValueError(f"{option} must be {PER_MODEL}, got {word!r}") from None
+        except ValueError as error:
+            raise ValueError(f"{option} must be {PER_MODEL}, got {word!r}: {error}") from error
     return found

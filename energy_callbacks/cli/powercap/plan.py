@@ -101,15 +101,15 @@ def run(arguments: argparse.Namespace) -> int:
             print(found.text())
         return 1
     found.write(arguments.out)
+    if arguments.json:
+        options.print_json(found.as_json())
+    else:
+        print(found.text(arguments.out))
     if arguments.picture is not None:
         from energy_callbacks.inference import pictures
 
         pictures.write(arguments.picture, found, predictor)
         logger.info("picture: %s", arguments.picture)
-    if arguments.json:
-        options.print_json(found.as_json())
-    else:
-        print(found.text(arguments.out))
     return 0
 
 

@@ -76,8 +76,9 @@ def _lines(found: Verification, *, holds: bool) -> Iterator[str]:
     yield f"{found.windows} windows of {verify.WINDOW_S:g} s{label}"
     head = ("", "predicted", "90 % interval", "measured", "difference", "inside")
     compared = (("samples/s", found.throughput), ("W", found.power))
-    yield from aligned([head, *(_cells(name, one) for name, one in compared if one)], "<")
-    if found.cap_w is not None:
+    if rows := [_cells(name, one) for name, one in compared if one]:
+        yield from aligned([head, *rows], "<")
+    if found.share_within_cap is not None:
         share = formatting.percent(found.share_within_cap)
         yield f"power at most {found.cap_w:g} W in {share} of the windows"
     if found.failure:

@@ -117,7 +117,7 @@ class Results:
         now = {str(one.number): one.as_json() for one in tasks}
         known: dict[str, Any] = {}
         if path.exists():
-            stored = json.loads(path.read_text(encoding="utf-8"))
+            stored = _read(path)
             known = stored.get("tasks", {})
             self._check(stored, {"version": VERSION, **asdict(settings)}, now)
         every = {**known, **now}
@@ -145,3 +145,11 @@ class Results:
                         f"{self.folder} has results of task {number} with {key} {before.get(key)}, "
                         f"and this command has {value}; name another folder with --out"
                     )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); name another folder with --out") from error
+    return found

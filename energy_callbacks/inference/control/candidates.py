@@ -92,7 +92,7 @@ def candidates(
     if not kept:
         raise ValueError(
             f"none of {len(rows)} partitions is within the limits other than the cap; allow other "
-            "shares or batches, or more memory or latency"
+            "shares or batches, lower rates, or more memory or latency"
         )
     powers = _between(
         anchors, len(whole), [[one.prediction.power_w.value for one in r] for r in kept]

@@ -95,8 +95,8 @@ class Plan:
         """
         if values.get("version") != VERSION or "configuration" not in values:
             raise ValueError(
-                f"this is no plan of version {VERSION}, got fields {', '.join(values)} and version "
-                f"{values.get('version')!r}; write it with energy-callbacks powercap plan"
+                f"this is no plan of version {VERSION}; write it with energy-callbacks powercap "
+                "plan"
             )
         kept = ("method", "value", "bound", "bound_reason", "others")
         margin = values["margin"]
@@ -121,7 +121,8 @@ class Plan:
             OSError: if it cannot be read.
         """
         try:
-            return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
+            values = json.loads(path.read_text(encoding="utf-8"))
+            return cls.from_json(values if isinstance(values, dict) else {})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{path}: {error}") from error
 

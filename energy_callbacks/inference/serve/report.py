@@ -118,7 +118,8 @@ class ServeReport:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        simulated = " (simulated)" if self.source == "simulated" else ""
+        estimate = " (estimate of a model)" if self.energies.is_estimate else ""
+        label = " (simulated)" if self.source == "simulated" else estimate
         end = ", interrupted" if self.is_interrupted else ""
         yield f"{self.algorithm} on {self.device}, {formatting.duration(self.duration_s)}{end}"
         if self.degraded:
@@ -129,7 +130,7 @@ class ServeReport:
         per = "-" if self.request_j is None else formatting.significant(self.request_j, 3)
         yield f"throughput  {formatting.significant(self.throughput_per_s, 4)} requests/s"
         total = _joules(self.energy_j)
-        yield f"energy      {total}{simulated}, {per} J/request"
+        yield f"energy      {total}{label}, {per} J/request"
         share = formatting.percent(self.above_cap_s / self.duration_s)
         yield f"above cap   {formatting.significant(self.above_cap_s, 3)} s, {share} of the time"
         yield f"changes     {self.changes} of tenants; {self.returned} requests were queued again"
@@ -159,7 +160,8 @@ def _energy_lines(energies: TenantEnergies) -> Iterator[str]:
     parts = [*rows, ("idle", _joules(energies.idle_j))]
     if energies.reason:
         parts.append((f"not attributed: {energies.reason}", _joules(energies.not_attributed_j)))
-    yield from aligned([*parts, ("measured total", _joules(energies.total_j))], "<>")
+    total = "estimated total" if energies.is_estimate else "measured total"
+    yield from aligned([*parts, (total, _joules(energies.total_j))], "<>")
 
 
 def _joules(energy_j: float) -> str:

@@ -86,6 +86,7 @@ class Replanning:
         self.name, self.needs = self.present.name, self.present.needs
         self.degraded = self.present.degraded
         self._abilities = server.abilities
+        self._unserved: set[str] = set()
 
     def start(self, cap_w: float, abilities: Abilities) -> OperatingPoint:
         """See ``Controller``."""
@@ -101,7 +102,7 @@ class Replanning:
         """See ``Controller``."""
         rates = self._server.dispatcher.rates_per_s()
         if not have_changed(self._rates, rates):
-            return self.present.step(window)
+            return self._followed(self.present.step(window))
         logger.info("the rates of the requests have changed: %s", _text(rates))
         self._rates = rates
         try:
@@ -109,12 +110,22 @@ class Replanning:
             point = other.start(self._server.cap_w, self._abilities)
         except ValueError as error:
             logger.warning("there is no plan for these rates, the present one stays: %s", error)
-            return self.present.step(window)
+            return self._followed(self.present.step(window))
         self.present = other
         return self._followed(point)
 
     def _followed(self, point: OperatingPoint) -> OperatingPoint:
         self.degraded = self.present.degraded
+        served = {one.model for one in point.configuration.tenants}
+        # A model whose rate is 0 at present needs no tenant.
+        unserved = {model for model, rate in self._rates.items() if rate is None} - served
+        if unserved - self._unserved:
+            logger.warning(
+                "the best tenants under the cap leave out %s, whose requests wait; give rates "
+                "(--rate) or a plan with minimum rates (--plan), or serve it alone",
+                ", ".join(sorted(unserved)),
+            )
+        self._unserved = unserved
         return point
 
 

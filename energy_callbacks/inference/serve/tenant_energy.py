@@ -37,6 +37,7 @@ class TenantEnergies:
         tenants_j: energy of each kind of tenant, J.
         not_attributed_j: energy of windows that could not be attributed, J.
         reason: why they could not; empty if there are none.
+        is_estimate: whether a model has estimated the energy, and no sensor has measured it.
     """
 
     total_j: float = 0.0
@@ -44,6 +45,7 @@ class TenantEnergies:
     tenants_j: dict[Tenant, float] = field(default_factory=dict)
     not_attributed_j: float = 0.0
     reason: str = ""
+    is_estimate: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return the energies as values of JSON types."""
@@ -62,6 +64,7 @@ class TenantEnergies:
             ],
             "not_attributed_j": self.not_attributed_j,
             "reason": self.reason,
+            "is_estimate": self.is_estimate,
         }
 
 
@@ -92,10 +95,12 @@ class TenantEnergyMeter:
             end_s: its end, s.
             batches: all batches that ran in it.
         """
-        whole_j = self._energy(start_s, end_s).energy_j
+        whole = self._energy(start_s, end_s)
+        whole_j = whole.energy_j
         if whole_j is None:
             self.found.reason = "the energy of a window is not known"
             return
+        self.found.is_estimate |= whole.method == "model"
         self.found.total_j += whole_j
         edges = np.linspace(start_s, end_s, math.ceil((end_s - start_s) / INTERVAL_S - 1e-6) + 1)
         energies = self._energies(edges, whole_j)

@@ -38,13 +38,21 @@ COLUMNS: Final = (
 
 
 def append(path: Path, window: MeasuredWindow) -> None:
-    """Add a window to a file and write it to the disk; a missing file is created."""
-    descriptor = atomic_files.open_to_append(path)
-    with os.fdopen(descriptor, "ab") as file:
-        is_new = os.fstat(descriptor).st_size == 0
-        file.write(_text([window], has_header=is_new).encode())
+    """Add a window to a file and write it to the disk; a missing file is created.
+
+    Raises:
+        ValueError: if the file is no trace.
+        OSError: if it cannot be written.
+    """
+    header = _text([], has_header=True).encode()
+    with os.fdopen(atomic_files.open_to_append(path), "ab+") as file:
+        file.seek(0)
+        begin = file.read(len(header))
+        if begin not in (b"", header):
+            raise ValueError(f"{path} is no trace of version {VERSION}; name another file")
+        file.write(_text([window], has_header=not begin).encode())
         file.flush()
-        os.fsync(descriptor)
+        os.fsync(file.fileno())
 
 
 def write(path: Path, windows: Sequence[MeasuredWindow]) -> None:

@@ -46,7 +46,7 @@ def test_a_plan_is_printed_and_written(
     predictor: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The plan is printed, labelled as simulated, and written with its picture."""
-    out, picture = tmp_path / "plan.json", tmp_path / "plan.svg"
+    out, picture = tmp_path / "plan.json", tmp_path / "new" / "plan.svg"
     words = ["--cap-w", "300", "--out", str(out), "--picture", str(picture)]
     assert run(predictor, *words) == 0
     text = capsys.readouterr().out
@@ -55,6 +55,17 @@ def test_a_plan_is_printed_and_written(
     found = Plan.read(out)
     assert found.prediction.power_w.high + found.problem.sensor_error_w <= 300.0
     assert "simulated" in picture.read_text()
+
+
+def test_a_picture_that_cannot_be_drawn_hides_no_plan(
+    predictor: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan is printed before the error about the format of the picture."""
+    words = ["--cap-w", "300", "--out", str(tmp_path / "plan.json")]
+    assert run(predictor, *words, "--picture", str(tmp_path / "plan.foo")) == 2
+    told = capsys.readouterr()
+    assert "predicted from simulated data" in told.out
+    assert "Format 'foo' is not supported" in told.err
 
 
 def test_the_plan_holds_on_the_simulated_gpu(predictor: Path, tmp_path: Path) -> None:

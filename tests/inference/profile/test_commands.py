@@ -117,10 +117,13 @@ def test_an_incomplete_line(out: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["--gpu", "cpu", "--model", "resnet50", "--share", "60", "60"], "at most 100 together"),
         (["--gpu", "cpu", "--model", "resnet50", "--sweep", "clock"], "needs --sm-mhz"),
         (["--gpu", "cpu", "--model", "resnet50", "--data", "/nowhere"], "there are no images"),
+        ([*SIM, "--data", "images"], "sim:h200 reads no images; remove --data images"),
         (["--gpu", "5", "--model", "resnet50"], ""),
         ([*SIM, "--share-step", "0"], "step between shares must be above 0"),
         ([*SIM, "--batch", "0"], "batches must be at least 1, got [0]"),
         ([*SIM, "--sweep", "clock", "--sm-mhz", "1200", "--batch", "0"], "batches must be"),
+        ([*SIM, "--sm-mhz", "1395", "1400"], "clock must be one of the card's values, got 1400"),
+        ([*SIM, "--limit-w", "5"], "limit must be between 200 and 700 W, got 5"),
         ([*SIM, "--tenants", "0"], "numbers of tenants must be at least 1, got [0]"),
         ([*SIM, "--points", "0"], "--points must be at least 1, got 0"),
         ([*SIM, "--share", "nan"], "shares must be positive"),
@@ -141,6 +144,7 @@ def test_wrong_arguments(
         (["profile", *SIM, "--window", "nan"], "must be a positive number of seconds, got 'nan'"),
         (["profile", *SIM, "--warmup=-1"], "must be 0 or a positive number of seconds, got '-1'"),
         (["verify", "plan.json", "--warmup", "x"], "must be 0 or a positive number of seconds"),
+        (["profile", *SIM, "--load-timeout=-1"], "must be a positive number of seconds, got '-1'"),
     ],
 )
 def test_wrong_times(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,8 +206,10 @@ def test_verify(tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]) -
     assert [row.phase for row in read(out)] == ["online"] * 10
 
 
-def test_verify_of_a_plan_that_cannot_run(tmp_path: Path) -> None:
-    """A failure ends the verification, and the plan does not hold."""
+def test_verify_of_a_plan_that_cannot_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A failure ends the verification, and the plan does not hold; nothing unknown is printed."""
     one = plan(rate=1.0, power_w=1.0, cap_w=1000.0)
     tenant = Tenant(model="resnet50", share_pct=50.0, batch=10**6)
     broken = replace(one, configuration=Configuration(tenants=(tenant,)))
@@ -211,6 +217,13 @@ def test_verify_of_a_plan_that_cannot_run(tmp_path: Path) -> None:
     assert found.windows == 0
     assert found.failure.startswith("oom")
     assert not found.holds(0.0)
+    path = tmp_path / "plan.json"
+    broken.write(path)
+    assert main(["powercap", "verify", str(path), "--gpu", "sim:h200"]) == 1
+    first, second, last = capsys.readouterr().out.splitlines()
+    assert first == "0 windows of 1 s on a simulated GPU"
+    assert second.startswith("failed with status oom")
+    assert last == "the plan does not hold"
 
 
 def test_verify_refuses_models_that_do_not_exist(

@@ -250,6 +250,10 @@ def test_a_gpu_whose_clocks_cannot_be_changed(
         (["--model", "unknown", "--cap", "400", "--algorithm", "powercap"], "no model 'unknown'"),
         ([*RESNET, "--algorithm", "powercap", "--seconds", "0"], "seconds must be at least 1"),
         ([*RESNET, "--algorithm", "powercap", "--rate", "x"], "--rate must be"),
+        (
+            [*RESNET, "--algorithm", "powercap", "--rate", "5:100"],
+            "got '5:100': the first time must be 0",
+        ),
         ([*RESNET, "--algorithm", "powercap", "--clients", "0"], "clients must be at least 1"),
         ([*RESNET, "--algorithm", "powercap", "--arrivals", "none.csv"], "none.csv"),
         (

@@ -114,6 +114,20 @@ def test_a_report_without_attribution() -> None:
     assert any(line.startswith("not attributed: other processes use the GPU: 7") for line in lines)
 
 
+def test_an_estimated_energy_is_labelled() -> None:
+    """The energy of a CPU without a sensor is that of a model, which JSON and text state."""
+    machine = SimulatedMachine(simulated_gpu("sim:h200"))
+    measured = machine.sensors.energy
+    machine.sensors.energy = lambda *span: replace(measured(*span), method="model")
+    one = Server(machine, {"resnet50": ClosedLoop()})
+    report = serve(one, lambda _: Fixed(FOUR), CapSchedule.fixed(650.0), seconds=2)
+    found = replace(report, source="measured")
+    assert found.as_json()["tenant_energy"]["is_estimate"] is True
+    assert " J (estimate of a model), " in found.text()
+    assert "estimated total" in found.text()
+    assert "measured" not in found.text()
+
+
 def test_a_picture(tmp_path: Path) -> None:
     """It has the power, the cap and the throughput of all windows."""
     report = run(Proportional(), CapSchedule(((0.0, 400.0), (5.0, 300.0))), 10)
@@ -146,6 +160,19 @@ def test_other_rates_need_another_plan(has_plan: bool, caplog: pytest.LogCapture
     assert len(tenants) == (2 if has_plan else 4)
     assert report.total.answered + report.total.waiting == report.total.arrived
     assert ("the present one stays" in caplog.text) is not has_plan
+
+
+def test_models_without_tenants_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A closed loop does not demand a tenant; the warning names the model that has none."""
+    report = serve(
+        server({"resnet50": ClosedLoop(), "mobilenet_v2": ClosedLoop(5)}),
+        lambda _: Proportional(),
+        CapSchedule(((0.0, 400.0), (2.0, 300.0))),
+        seconds=4,
+    )
+    assert report.requests["mobilenet_v2"].waiting == 5
+    assert caplog.text.count("leave out mobilenet_v2, whose requests wait") == 1
+    assert "leave out resnet50" not in caplog.text
 
 
 def test_fixed() -> None:

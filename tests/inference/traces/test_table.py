@@ -42,6 +42,15 @@ def test_rows_are_appended_one_by_one(tmp_path: Path) -> None:
         assert read(path) == [WINDOW] * count
 
 
+def test_nothing_is_appended_to_a_file_that_is_no_trace(tmp_path: Path) -> None:
+    """A plan that is named by mistake stays as it is."""
+    path = tmp_path / "plan.json"
+    path.write_text('{"version": 1}')
+    with pytest.raises(ValueError, match=r"plan\.json is no trace of version 1"):
+        append(path, WINDOW)
+    assert path.read_text() == '{"version": 1}'
+
+
 @pytest.mark.parametrize(
     ("column", "text", "message"),
     [
