@@ -3,11 +3,14 @@
 import argparse
 import csv
 import datetime as dt
+import itertools
 import json
 import logging
 import math
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 from energy_callbacks.cli.common import options
@@ -98,17 +101,18 @@ def _cell(value: Any) -> str:
     """
     if value is None:
         return "-"
-    text = f"{value:.6g}" if isinstance(value, float) else str(_plain(value))
+    is_number = isinstance(value, float | Decimal)
+    text = f"{float(value):.6g}" if is_number else str(_plain(value))
     return formatting.clipped(text, _LONGEST_CELL)
 
 
 def _plain(value: Any) -> Any:
     """Convert a value to types that JSON supports; NaN and infinity become ``None``."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    if isinstance(value, float | Decimal):
+        return float(value) if math.isfinite(value) else None
     if isinstance(value, dt.date):
         return value.isoformat()
-    if value is None or isinstance(value, str | int | float):
+    if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
@@ -118,9 +122,19 @@ def _plain(value: Any) -> Any:
 
 
 def _print_json(answer: QueryAnswer) -> None:
-    rows = (dict(zip(answer.columns, map(_plain, row), strict=True)) for row in answer.rows)
+    names = _different(answer.columns)
+    rows = (dict(zip(names, map(_plain, row), strict=True)) for row in answer.rows)
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
     print(f"[\n{lines}\n]" if lines else "[]")
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    """Return the names; a name that occurs again gets a suffix ``_1``, ``_2`` and so on."""
+    found: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{number}" for number in itertools.count(1))
+        found.append(next(one for one in itertools.chain([name], numbered) if one not in found))
+    return found
 
 
 def _report_skipped(answer: QueryAnswer) -> None:

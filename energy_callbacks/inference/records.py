@@ -29,13 +29,13 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What can be chosen for a GPU.
+    """Settings and tenants of a GPU.
 
     Attributes:
         tenants: the processes on the GPU; empty for an idle GPU.
-        sm_mhz: clock of the multiprocessors in MHz; ``None`` as the GPU chooses.
-        mem_mhz: clock of the memory in MHz; ``None`` as the GPU chooses.
-        power_limit_w: power limit in W; ``None`` as it was found.
+        sm_mhz: clock of the multiprocessors in MHz; ``None``: the GPU chooses.
+        mem_mhz: clock of the memory in MHz; ``None``: the GPU chooses.
+        power_limit_w: power limit in W; ``None``: unchanged.
     """
 
     tenants: tuple[Tenant, ...]
@@ -136,7 +136,7 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a configuration is predicted to do. ``None`` cannot be predicted from the data.
+    """What a configuration is predicted to do. ``None``: the data do not allow a prediction.
 
     Attributes:
         throughput_per_s: samples per second of all tenants.

@@ -163,7 +163,7 @@ class PowerLimitRun:
             if leader is not None:
                 leader.apply(decision)
             elif not (yield from self._applied(number)):
-                return
+                continue
             self._note(decision, cards)
             window = yield from measured(self._attempt, cards, self._plan(cards, decision.least_s))
             self._post(round=number, window=asdict(window), uuids=list(window.energy_j))
@@ -193,7 +193,10 @@ class PowerLimitRun:
         self._exchange.post(f"rank-{self._process.rank}", {"host": self._attempt.host, **record})
 
     def _applied(self, number: int) -> Generator[float, None, bool]:
-        """Wait until the leader of this host has set the value of a round."""
+        """Wait until the leader of this host has set the value of a round.
+
+        Return ``False`` if the search has ended before.
+        """
         name = f"node-{self._attempt.host}"
         while self._exchange.read(name).get(name, {}).get("round", 0) < number:
             newest = decision_after(self._exchange, number)

@@ -30,7 +30,7 @@ def console(scalars: Scalars) -> Scalars:
 
 
 class LogRow:
-    """Stores the newest row, which is the Trainer's dictionary of logs, and our figures in it."""
+    """Stores the newest row (the Trainer's dictionary of logs) and our figures in it."""
 
     def __init__(self) -> None:
         self._logs: dict[str, Any] | None = None
@@ -120,5 +120,5 @@ _BRIEF_HOOKS = tuple(
 
 
 def takes_time(callback: Any) -> bool:
-    """Return whether a callback has a hook of the user at the end of a step."""
+    """Return whether a callback has a hook at the end of a step that is not in ``_BRIEF_HOOKS``."""
     return type(callback).on_step_end not in _BRIEF_HOOKS or "on_step_end" in vars(callback)

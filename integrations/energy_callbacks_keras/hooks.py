@@ -56,8 +56,8 @@ class EnergyHooks(EnergyCalls):
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
         """Count the batches before batch ``batch``, write a row if one is due, check the budget.
 
-        The hook is not decorated, and at most batches it calls no function that is written in
-        Python: in a training, each such call takes about a microsecond. It reads ``self._model``,
+        The hook is not decorated, and without a budget, it calls no Python function at most of the
+        batches: in a training, each such call takes about a microsecond. It reads ``self._model``,
         because with JAX, reading ``self.model`` copies the whole training state.
         """
         rows = self._rows

@@ -60,6 +60,26 @@ def test_json_without_rows_is_an_empty_array(runs, capsys):
     assert json.loads(capsys.readouterr().out) == [{"x": None}]
 
 
+def test_decimals_are_numbers(runs, capsys):
+    """DuckDB's decimals are numbers in JSON, and rounded in tables."""
+    sql = "select 0.5 as half, [0.25] as list, 1234.56789 as long"
+    assert main(["query", sql, runs, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"half": 0.5, "list": [0.25], "long": 1234.56789}
+    ]
+    assert main(["query", sql, runs]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["0.5", "[0.25]", "1234.57"]
+
+
+def test_json_has_all_columns_of_the_same_name(runs, capsys):
+    """Names that occur again get a number; CSV keeps them."""
+    sql = "select 1 as a, 2 as a, 3 as a_1, 4 as a"
+    assert main(["query", sql, runs, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"a": 1, "a_1": 2, "a_1_1": 3, "a_2": 4}]
+    assert main(["query", sql, runs, "--csv"]) == 0
+    assert capsys.readouterr().out == "a,a,a_1,a\n1,2,3,4\n"
+
+
 def test_what_was_left_out_is_told_beside_the_answer(runs, tmp_path, capsys):
     """Standard error counts and names the runs left out; standard output has only the answer."""
     (tmp_path / "p/energy_report.json").write_text("{")

@@ -1,10 +1,18 @@
-"""Matrices as tasks of a real Ray on this machine, in their own processes."""
+"""Matrices as tasks of Ray: of a real one on this machine in its own processes, and simulated."""
 
+import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from energy_callbacks.matrix.engines.ray import RayEngine, fits, needs
+from energy_callbacks.matrix.attempts import Results, write_jobs
+from energy_callbacks.matrix.engines.ray import RayEngine, fits, needs, run_task
+from energy_callbacks.matrix.plan import MatrixJob
+from energy_callbacks.matrix.progress import JobProgress
 from tests.core.waiting import until
 from tests.matrix.lab import Lab
 from tests.matrix.launcher import Launcher
@@ -92,6 +100,7 @@ def test_what_a_job_asks_for() -> None:
     assert needs(RayEngine(), NODES[1:])["num_cpus"] == 8
     assert needs(RayEngine(gpus=0), NODES)["num_cpus"] == 8
     assert needs(RayEngine(gpus=2, cpus=4), NODES)["num_cpus"] == 4
+    assert needs(RayEngine(), NODES[2:])["num_cpus"] == 1  # no machine is running yet
 
 
 def test_what_no_machine_has_is_told() -> None:
@@ -100,3 +109,97 @@ def test_what_no_machine_has_is_told() -> None:
     assert not fits(needs(RayEngine(gpus=3), NODES), NODES)
     assert not fits(needs(RayEngine(gpus=1), NODES), NODES[1:])
     assert not fits(needs(RayEngine(resources={"big": 1.0}), NODES), NODES)
+
+
+class LostTasks:
+    """A Ray of one machine that cannot run tasks.
+
+    Attributes:
+        is_shut_down: whether ``shutdown`` was called.
+    """
+
+    def __init__(self) -> None:
+        self.exceptions = SimpleNamespace(RayError=OSError)
+        self.is_shut_down = False
+        self.nodes: Callable[[], Any] = lambda: NODES
+
+    def init(self, **_: Any) -> None:
+        """Connect."""
+
+    def remote(self, **_: Any) -> Callable[..., Any]:
+        """Return a decorator of functions; a task is its index."""
+        return lambda _: SimpleNamespace(remote=lambda _, number: number)
+
+    def wait(self, tasks: list[int], **_: Any) -> tuple[list[int], list[int]]:
+        """All tasks have ended."""
+        return tasks, []
+
+    def get(self, task: int) -> None:
+        """Raise the error of a task."""
+        raise self.exceptions.RayError("the worker died")
+
+    def shutdown(self) -> None:
+        """Disconnect."""
+        self.is_shut_down = True
+
+
+JOB = MatrixJob(configuration="x", parameters={"a": "x"}, repeat=1, words=("train",))
+
+
+@pytest.fixture
+def lost(monkeypatch: pytest.MonkeyPatch) -> LostTasks:
+    """Replace Ray."""
+    one = LostTasks()
+    monkeypatch.setitem(sys.modules, "ray", one)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    return one
+
+
+def test_an_attempt_of_an_earlier_call_is_no_end_of_a_task(
+    lost: LostTasks, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ray cannot run the task of a job that has failed before."""
+    results = Results(folder=tmp_path, working_folder=tmp_path)
+    results.end(results.begin(JOB), 3)
+    with JobProgress(1, 0) as progress:
+        assert RayEngine().run([JOB], results, progress) is None
+    err = capsys.readouterr().err
+    assert "x #1: did not finish" in err
+    assert "exit code 3" not in err
+    assert lost.is_shut_down
+
+
+def test_ray_is_shut_down_if_tasks_cannot_be_submitted(lost: LostTasks, tmp_path: Path) -> None:
+    """The cluster does not answer."""
+
+    def nodes() -> Any:
+        raise ConnectionError("no answer")
+
+    lost.nodes = nodes
+    with JobProgress(1, 0) as progress, pytest.raises(ConnectionError):
+        RayEngine().run([JOB], Results(folder=tmp_path, working_folder=tmp_path), progress)
+    assert lost.is_shut_down
+
+
+def test_a_cancelled_task_whose_command_takes_long_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command gets SIGTERM, and the task ends with the exception that cancelled it."""
+    calls: list[str] = []
+
+    class Process:
+        def poll(self) -> None:
+            raise KeyboardInterrupt
+
+        def terminate(self) -> None:
+            calls.append("terminate")
+
+        def wait(self, timeout_s: float) -> None:
+            raise subprocess.TimeoutExpired("train", timeout_s)
+
+    monkeypatch.setattr("energy_callbacks.matrix.engines.ray.launch", lambda *_, **__: Process())
+    file = tmp_path / "ray_jobs.json"
+    write_jobs(file, Results(folder=tmp_path, working_folder=tmp_path), [JOB])
+    with pytest.raises(KeyboardInterrupt):
+        run_task(str(file), 0)
+    assert calls == ["terminate"]

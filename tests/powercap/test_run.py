@@ -1,6 +1,7 @@
 """The optimizer in a training, in virtual time, with a scripted card."""
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from energy_callbacks import EnergyMeter
 from energy_callbacks.core.errors import ActuatorError
 from energy_callbacks.core.records import Energy
 from energy_callbacks.powercap import PowerLimitOptimizer
+from energy_callbacks.powercap.coordinator import Decision
+from energy_callbacks.powercap.exchange import FolderExchange
 from energy_callbacks.powercap.pacer import Pacer
 from energy_callbacks.powercap.settings import KnobRange
 from energy_callbacks.report.model.power_limit import PowerLimitSearch
@@ -143,6 +146,24 @@ def test_a_schedule_changes_the_cap(card: ScriptedCard, tmp_path: Path) -> None:
     assert 190.0 <= card.limit_w <= 202.0
     training.meter.stop()
     assert card.limit_w == FOUND_W
+
+
+def test_a_rank_that_waits_for_its_leader_reports_the_end(
+    card: ScriptedCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search ends before the leader of the host has set the first value."""
+    for name, value in (("RANK", "1"), ("LOCAL_RANK", "1"), ("WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    exchange = FolderExchange(tmp_path / "attempts" / "1" / "power_limit")
+    training = loop(card, tmp_path, allow_changes=True)
+    exchange.post("decision", asdict(Decision(round=1, value=300.0, why="search")))
+    training.train(60.0)
+    end = Decision(round=2, value=None, why="end", message="the driver refused")
+    exchange.post("decision", asdict(end))
+    training.train(60.0)
+    training.meter.stop()
+    [warning] = [one for one in journal(tmp_path) if one.get("code") == "power_limit"]
+    assert "the driver refused" in warning["message"]
 
 
 def test_without_an_actuator_nothing_happens(

@@ -261,6 +261,16 @@ def test_a_replayed_step_is_counted_once(tmp_path):
     assert report.efficiency.gpu.j_per_step.value_j == pytest.approx(45_000.0 / 900.0)
 
 
+def test_steps_that_a_resume_did_not_reach_again_are_not_repeated(tmp_path):
+    """600 steps, then twice 300 that begin at step 100: 600 of the 1,200 steps are repetitions."""
+    for number in range(3):
+        attempt = Attempt(attempt=number + 1, unix_s=Attempt().unix_s + 100.0 * number)
+        resumed = replace(attempt, cut_off_at_s=50.0, resumed_at_step=100)
+        write(tmp_path, resumed if number else attempt)
+    throughput = build(tmp_path, now_unix_s=LATER_S).throughput
+    assert (throughput.steps, throughput.replayed_steps) == (600, 600)
+
+
 def test_a_card_that_two_ranks_wrote_is_counted_once(tmp_path):
     """Both ranks see gpu0; rank 1 knows it by another key; its joules count once."""
     base = Attempt(world_size=2, devices=(GPU, CPU, PROCESS))

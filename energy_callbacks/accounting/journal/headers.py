@@ -29,9 +29,10 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "a list of strings": ("columns",),
     "an object of numbers": ("before.energy_j",),
 }  # fmt: skip
-# Largest whole number: no run has more attempts, ranks or processes.
+# Whole numbers must be smaller than this: attempts, ranks, process ids, numbers of processes.
 _MOST: Final = 2**31
-# Unix time of the end of the year 9999, s: ``datetime`` has no later dates.
+# Unix times of the first and the last second that ``datetime`` has: in the years 1 and 9999.
+_FIRST_S: Final = -62_135_596_800
 _LAST_S: Final = 253_402_300_799
 
 
@@ -80,7 +81,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "a whole number": lambda value: (
         isinstance(value, int) and is_number(value) and 0 <= value < _MOST
     ),
-    "a time": lambda value: is_number(value) and abs(value) <= _LAST_S,
+    "a time": lambda value: is_number(value) and _FIRST_S <= value <= _LAST_S,
     "a list of strings": lambda value: (
         isinstance(value, list) and all(isinstance(one, str) for one in value)
     ),

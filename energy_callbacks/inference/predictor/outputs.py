@@ -23,7 +23,7 @@ class Output(NamedTuple):
 
     Attributes:
         kind: the field of ``Estimate`` that has it.
-        values: (m,) what the form gives.
+        values: (m,) outputs of the physical model.
         slopes: (m, parameters) its derivatives.
         features: (m, features) where the values are, for the smooth residual.
     """
@@ -38,7 +38,7 @@ def of(theta: Array, scales: Scales, made: Rows, models: int) -> list[Output]:
     """Return everything that is predicted.
 
     Args:
-        theta: parameters of the form.
+        theta: parameters of the physical model.
         scales: their units.
         made: configurations.
         models: number of models.
@@ -51,7 +51,7 @@ def of(theta: Array, scales: Scales, made: Rows, models: int) -> list[Output]:
 
 
 def measured(windows: Sequence[MeasuredWindow]) -> Estimate:
-    """Return what was measured, as the form gives it; unknown values are NaN."""
+    """Return what was measured, as the physical model gives it; unknown values are NaN."""
     return Estimate(
         np.log(rows.tenant_rates(windows)),
         np.log(rows.numbers(one.power_mean_w for one in windows)),

@@ -1,4 +1,4 @@
-"""The physical form: time and energy of a batch, and what clocks and power limits do to them.
+"""The physical model: time and energy of a batch, and what clocks and power limits do to them.
 
 A batch of ``b`` samples of a tenant with the share ``r`` of the multiprocessors takes::
 
@@ -8,13 +8,14 @@ A batch of ``b`` samples of a tenant with the share ``r`` of the multiprocessors
     load = sum of shared * work * slow / alone             over all tenants of the device
     t = alone * (1 + load ** p) ** (1 / p)
 
-The host and the device work at the same time, so that the longer of both counts: ``p`` says how
-sharply. The throughput of all tenants ends where what they share is fully loaded. The power is::
+The host and the device work at the same time, so the time is a smooth maximum of both; a larger
+``p`` is closer to the maximum. The throughput of all tenants ends where what they share is fully
+loaded. The power, with the mean ``g`` of the tenants weighted by their power, is::
 
     P = static + x ** g * (active + sum of (e_batch + e_sample * b) / t(x = 1))
 
-A power limit acts as the clock at which the power meets it. At ``x = 1`` the throughput is that
-without any limit, by construction. Utilisations are ``1 - exp(-sum of busy * work * slow / t)``.
+A power limit acts as the clock at which the power equals the limit. At ``x = 1``, ``slow`` is 1.
+Utilisations are ``1 - exp(-sum of busy * work * slow / t)``.
 """
 
 from collections.abc import Sequence
@@ -41,9 +42,9 @@ class Parameter(NamedTuple):
 
 
 # In units of the scales below. The priors are wide: one standard deviation is mostly a factor of
-# 2.7 to 7. Those of the device were chosen with splits of the recorded data that judge no bar. That
-# of g is its spread over 33 workloads on a V100: 1.9, 2.8 and 4.3 are its 10, 50 and 90 %
-# quantiles; published exponents on a normalised clock are 1.0 to 1.3 (powercap.md, section 4b).
+# 2.7 to 7. Those of the device were chosen on splits of the data on which no benchmark is judged.
+# That of g has the spread over 33 workloads on a V100, where 1.9, 2.8 and 4.3 are the 10, 50 and
+# 90 % quantiles, and the median 2.5; published exponents on a normalised clock are 1.0 to 1.3.
 OF_MODEL: Final = (
     Parameter("host", 0.0, 2.0),
     Parameter("k_sample", -0.5, 1.0),
@@ -66,7 +67,7 @@ OF_DEVICE: Final = (
     Parameter("floor", -1.0, 0.5),
     Parameter("softness", -2.5, 0.7),
 )
-# Typical errors of the form: of logarithms of rates and powers, and of utilisations.
+# Typical errors of the fields of ``Estimate``, in order.
 _ERRORS: Final = (0.1, 0.1, 0.3, 0.3)
 _STEP: Final = 1e-4  # for derivatives by the parameters, which are logarithms
 _SLOWEST: Final = 1e-3  # the least part of the dynamic power that a limit leaves
@@ -89,7 +90,7 @@ class Scales(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What the form gives.
+    """Outputs of the physical model.
 
     Attributes:
         rate: (groups,) logarithm of samples per second of one tenant.
@@ -117,11 +118,11 @@ def names(models: Sequence[str]) -> list[str]:
 
 
 def estimate(theta: Array, scales: Scales, rows: Rows) -> Estimate:
-    """Evaluate the form.
+    """Evaluate the physical model.
 
     Args:
         theta: (..., parameters) in the order of ``prior``; the estimate has the same first axes.
-        scales: their units.
+        scales: units of the parameters.
         rows: configurations.
     """
     of_models, of_device = np.split(np.exp(theta), [-len(OF_DEVICE)], axis=-1)
@@ -137,7 +138,7 @@ def estimate(theta: Array, scales: Scales, rows: Rows) -> Estimate:
     exponent = (rows.sums(parts * of["g"]) + 1e-9) / (tenants_w + 1e-9)
     static_w = device["static"] * scales.power_w
     dynamic_w = tenants_w + device["active"] * scales.power_w
-    clock = rows.clock.copy()
+    clock = rows.clock
     free_w = static_w + dynamic_w * clock**exponent
     is_limited = ~np.isnan(rows.limit_w)
     limit_w = _soft_max(
@@ -171,7 +172,7 @@ def jacobian(theta: Array, scales: Scales, rows: Rows) -> tuple[Estimate, Estima
 def fit(measured: Estimate, rows: Rows, scales: Scales, means: Array, stds: Array) -> Array:
     """Return the parameters that explain what was measured and agree with their prior.
 
-    Large errors count less (soft L1), so that one bad window does not bend the form.
+    Large errors count less (soft L1), so that one bad window hardly changes the fit.
 
     Args:
         measured: what was measured; NaN is unknown.

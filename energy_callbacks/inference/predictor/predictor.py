@@ -40,7 +40,7 @@ class Predictor:
         means: means of the prior of all parameters.
         stds: standard deviations of the prior.
         theta: the fitted parameters.
-        residuals: what the form leaves, by field of ``Estimate``.
+        residuals: errors of the physical model, by field of ``Estimate``.
         held_out: errors on windows that were left out.
     """
 

@@ -1,7 +1,7 @@
-"""A Gaussian process over what the physical form leaves, together with the form's parameters.
+"""A Gaussian process over the error of the physical model, together with the model's parameters.
 
-Near the fitted parameters the form is linear in them, and their priors are Gaussian. The measured
-values are then a Gaussian process with the covariance::
+Near the fitted parameters the physical model is linear in them, and their priors are Gaussian. The
+measured values are then a Gaussian process with the covariance::
 
     K = J * prior variances * J^T  +  Matern 5/2 (features)  +  noise
 
@@ -36,9 +36,9 @@ class Residual:
 
     Attributes:
         features: (n, features) of the measurements.
-        jacobian: (n, parameters) of the form at the measurements.
+        jacobian: (n, parameters) of the physical model at the measurements.
         variances: (parameters,) of the prior.
-        targets: (n,) measured values minus the linear form at the mean of the prior.
+        targets: (n,) measured values minus the linear model at the mean of the prior.
         hyper: logarithms of amplitude, lengths and noise.
     """
 
@@ -49,7 +49,7 @@ class Residual:
     hyper: Array
 
     def predict(self, features: Array, jacobian: Array) -> tuple[Array, Array]:
-        """Return (m,) values to add to the form at other places, and half widths of intervals."""
+        """Return (m,) values to add to the physical model, and half widths of intervals."""
         cross = self._cross(features, jacobian)
         mean = cross @ self._inverse @ self.targets
         noise = np.exp(2 * self.hyper[-1])

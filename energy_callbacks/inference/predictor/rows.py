@@ -1,4 +1,4 @@
-"""Arrays of configurations and of what was measured, as the physical form needs them."""
+"""Arrays of configurations and of what was measured, as the physical model needs them."""
 
 import math
 from collections import Counter

@@ -6,5 +6,5 @@
                      ▲                                  │
     controller ──> server (a Plant) <── power ── sensors┘
 
-``session.py`` lets a controller hold the cap, and ``report.py`` has what it returns.
+``serve`` in ``session.py`` runs a controller on a server; its result is defined in ``report.py``.
 """

@@ -2,16 +2,18 @@
 
 import logging
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from energy_callbacks.core.extras import requires
 from energy_callbacks.core.signals import ENDING, SignalHold
-from energy_callbacks.matrix.attempts import Results, read_jobs, write_jobs
+from energy_callbacks.matrix.attempts import Outcome, Results, read_jobs, write_jobs
 from energy_callbacks.matrix.engines.engine import Engine
 from energy_callbacks.matrix.engines.local import launch
 from energy_callbacks.matrix.plan import MatrixJob, check_whole, counted
@@ -31,8 +33,8 @@ class RayEngine(Engine):
             variable is not set, Ray uses or starts a cluster on this machine.
         gpus: number of GPUs per job; ``None`` is 1 if the cluster has GPUs, otherwise 0.
         cpus: number of CPUs per job; ``None`` is 1 if jobs use GPUs, otherwise the number of CPUs
-            of the smallest machine. A machine of that size then runs one job at a time, and the
-            energy of the machine is the energy of the job.
+            of the smallest machine (1 if no running machine has CPUs). A machine of that size then
+            runs one job at a time, and the energy of the machine is the energy of the job.
         resources: amounts of Ray's custom resources that each job needs, such as ``{big = 1}``.
     """
 
@@ -77,10 +79,11 @@ class RayEngine(Engine):
         )
         # Ray replaces exceptions that signal handlers raise, so the handlers only record signals.
         hold = SignalHold(ENDING)
+        earlier = {one.folder for job in jobs if (one := results.newest(job)) is not None}
         with hold.recorded():
-            tasks = self._submit(ray, file, jobs, progress)
             try:
-                _wait(ray, tasks, results, progress, hold)
+                tasks = self._submit(ray, file, jobs, progress)
+                _wait(ray, tasks, _NewResults(results, earlier), progress, hold)
                 if hold.first is not None:
                     for task in tasks:
                         ray.cancel(task)
@@ -100,30 +103,51 @@ class RayEngine(Engine):
             f"{needed['num_cpus']} CPUs"
         )
         if not fits(needed, nodes):
-            progress.say("no machine of the cluster has these resources free now; waiting for them")
+            progress.say("no running machine of the cluster has these resources; waiting for one")
         return {task.remote(str(file), number): job for number, job in enumerate(jobs)}
 
 
+class _NewResults(NamedTuple):
+    """The results of this call.
+
+    Attributes:
+        results: results of all calls.
+        earlier: folders of the newest attempts before this call.
+    """
+
+    results: Results
+    earlier: Collection[Path]
+
+    def newest(self, job: MatrixJob) -> Outcome | None:
+        """Return the outcome of the attempt of this call; ``None`` if it has not begun."""
+        found = self.results.newest(job)
+        return None if found is None or found.folder in self.earlier else found
+
+
 def _wait(
-    ray: Any, tasks: dict[Any, MatrixJob], results: Results, progress: JobProgress, hold: SignalHold
+    ray: Any,
+    tasks: dict[Any, MatrixJob],
+    new: _NewResults,
+    progress: JobProgress,
+    hold: SignalHold,
 ) -> None:
     """Wait until all tasks have ended or a signal arrives; remove ended tasks from ``tasks``."""
     begun: set[Path] = set()
     while tasks and hold.first is None:
         ended, _ = ray.wait(list(tasks), timeout=_POLL_S)
         for job in tasks.values():
-            newest = None if job.folder in begun else results.newest(job)
+            newest = None if job.folder in begun else new.newest(job)
             if newest is not None and newest.is_running:
                 begun.add(job.folder)
                 progress.started(job, newest.host)
         for task in ended:
             job = tasks.pop(task)
             _report_error(ray, task, progress)
-            newest = results.newest(job)
+            newest = new.newest(job)
             if newest is not None and newest.ended_unix_s is not None:
                 progress.ended(job, newest)
             else:
-                progress.say(f"{job}: did not finish; see {results.folder}/ray_*.txt")
+                progress.say(f"{job}: did not finish; see {new.results.folder}/ray_*.txt")
         progress.waiting()
 
 
@@ -145,7 +169,8 @@ def run_task(file: str, number: int) -> int:
             time.sleep(_POLL_S)
     except BaseException:
         process.terminate()
-        process.wait(_END_TIMEOUT_S)
+        with suppress(subprocess.TimeoutExpired):  # a command that needs longer goes on
+            process.wait(_END_TIMEOUT_S)
         raise
     return process.returncode
 
@@ -163,7 +188,8 @@ def needs(engine: RayEngine, nodes: Sequence[Mapping[str, Any]]) -> dict[str, An
         gpus = int(any(node.get("GPU") for node in alive))
     cpus = engine.cpus
     if cpus is None:
-        cpus = 1 if gpus else max(1, int(min(node["CPU"] for node in alive if node.get("CPU"))))
+        machines = [node["CPU"] for node in alive if node.get("CPU")]
+        cpus = 1 if gpus else max(1, int(min(machines, default=1)))
     return {"num_gpus": gpus, "num_cpus": cpus, "resources": dict(engine.resources)}
 
 

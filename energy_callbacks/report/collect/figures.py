@@ -157,12 +157,13 @@ def sum_if_known(values: Iterable[float | None]) -> float | None:
 
 def _replayed_steps(attempts: Sequence[MergedAttempt]) -> int:
     """Return the number of steps that were executed again after a resume from a checkpoint."""
-    reached, replayed = 0, 0
+    end, highest, replayed = 0, 0, 0
     for attempt in attempts:
         start = attempt.lead.resumed_at_step
-        start = reached if start is None else start
-        replayed += max(reached - start, 0)
-        reached = start + sum(line["steps"] for line in attempt.lead.steps)
+        start = end if start is None else start
+        end = start + _executed_steps([attempt])
+        replayed += max(min(end, highest) - start, 0)
+        highest = max(highest, end)
     return replayed
 
 

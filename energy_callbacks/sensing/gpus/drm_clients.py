@@ -12,9 +12,9 @@ from typing import Final
 from energy_callbacks.sensing.sources.sysfs.drm import text
 
 LEAST_BYTES: Final = 2**21
-"""A process with less memory than this on an AMD GPU does not count as a user. A process that only
-lists its GPUs has some kilobytes on each; the first tensor needs 2 MiB (PyTorch,
-``c10/cuda/CUDACachingAllocator.h``, ``kSmallBuffer``)."""
+"""A process with less memory than this on an AMD GPU does not count as a user, unless it has used
+an engine. A process that only lists its GPUs has some kilobytes on each; the first tensor needs
+2 MiB (PyTorch, ``c10/cuda/CUDACachingAllocator.h``, ``kSmallBuffer``)."""
 _ENGINE: Final = re.compile("drm-(engine-(?!capacity)|cycles-)")
 _UNITS: Final = {"": 1, "KiB": 2**10, "MiB": 2**20}
 
@@ -23,7 +23,8 @@ def used_by(pid: int, proc: Path) -> set[str]:
     """Return the PCI addresses of the GPUs on which a process has computed.
 
     A GPU counts if the process has used one of its engines. The driver of AMD does not count the
-    time of ROCm's kernels, so for AMD also a GPU counts on which the process has memory.
+    time of ROCm's kernels, so an AMD GPU also counts if the process has ``LEAST_BYTES`` of its
+    memory.
 
     Args:
         pid: the process.
@@ -39,8 +40,7 @@ def used_by(pid: int, proc: Path) -> set[str]:
 def _clients(process: Path) -> Iterator[dict[str, str]]:
     """Yield the fields of each open file of a GPU.
 
-    Copies of a file have the same client and are repeated, which does no harm, because nothing is
-    summed.
+    Duplicated descriptors are repeated, which has no effect, because nothing is summed.
     """
     try:
         numbers = [file.name for file in os.scandir(process / "fd") if _is_gpu(file)]

@@ -16,16 +16,17 @@ def resized(data: Any, size: int) -> Any:
     """Return a copy of a data set with another batch size.
 
     Raises:
-        TypeError: if the data set has no attribute ``batch_size``.
+        TypeError: if the data set has no attribute ``batch_size`` that can be set.
     """
-    if not hasattr(data, "batch_size"):
-        raise TypeError(
-            "a PyDataset needs an attribute batch_size that can be set, got "
-            f"{type(data).__name__} without one; pass a function that creates it for a batch "
-            "size"
-        )
     resized = copy.copy(data)
-    resized.batch_size = size
+    try:
+        _ = resized.batch_size  # must exist: the assignment would create it
+        resized.batch_size = size
+    except AttributeError as error:
+        raise TypeError(
+            f"a PyDataset needs an attribute batch_size that can be set, got {error}; pass a "
+            "function that creates it for a batch size"
+        ) from error
     return resized
 
 

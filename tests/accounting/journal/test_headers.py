@@ -48,6 +48,7 @@ def test_a_required_value_must_not_be_missing_or_null(name: str, is_null: bool) 
         ({"attempt": 2**31}, "attempt"),
         ({"unix_s": "now"}, "unix_s"),
         ({"unix_s": 1e15}, "unix_s"),
+        ({"unix_s": -1e11}, "unix_s"),
         ({"unix_s": float("nan")}, "unix_s"),
         ({"columns": ["t_s", 1]}, "columns"),
         ({"columns": "t_s"}, "columns"),

@@ -366,6 +366,11 @@ def test_a_stream_that_is_too_short() -> None:
 REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "generator": (lambda: (iter([rows()]),), TypeError, "got list_iterator"),
     "PyDataset without a size": (lambda: (Fixed(),), TypeError, "attribute batch_size"),
+    "PyDataset whose size cannot be set": (
+        lambda: (type("ReadOnly", (Fixed,), {"batch_size": property(lambda _: 4)})(),),
+        TypeError,
+        "that can be set, got .*; pass a function",
+    ),
     "PyDataset of another size": (lambda: (Fixed(4),), ValueError, "got batches of 4"),
     "function of another size": (
         lambda: (lambda size: samples().batch(4),),

@@ -53,7 +53,7 @@ def finished(
 
 
 def curves(todo: Iterable[Run], device_of: DeviceOf, results: Results) -> dict[Task, Curves]:
-    """Return the curves of seed 0 of each task that has a finished run."""
+    """Return the curves of the finished runs with seed 0, by task."""
     found: dict[Task, dict[str, list[Row]]] = {}
     for run in sorted((one for one in todo if one.seed == 0), key=lambda one: one.task.number):
         read = _rows(run, device_of, results)
@@ -85,7 +85,7 @@ def _rows(run: Run, device_of: DeviceOf, results: Results) -> list[Row] | None:
 
 
 def _degraded(runs: Iterable[Sequence[Row]]) -> str:
-    """Return everything that the controller stated in any window of any run."""
+    """Return all different texts ``degraded`` of the windows, joined."""
     texts = dict.fromkeys(row.degraded for read in runs for row in read if row.degraded)
     return "; ".join(texts)
 

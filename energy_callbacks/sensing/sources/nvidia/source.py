@@ -35,8 +35,8 @@ from energy_callbacks.sensing.sources.nvidia.readers import (
 _WAIT_S: Final = 1.0
 _SHORTEST_S: Final = 0.0005
 # If a quantity fails and the card has had no reading for more than this number of seconds, the call
-# counts as a missed reading. The number is larger than the interval of the gauges (twice
-# ``schedule.BEAT_S``).
+# counts as a missed reading. The number is larger than the interval of the gauges, which is
+# 2 ``schedule.BEAT_S``.
 _SILENT_S: Final = 2.0
 _LIST_FIX: Final = "'nvidia-smi -L' lists the cards that this process may use"
 
@@ -106,7 +106,7 @@ class NvmlSource:
         return self._read(lambda reader: reader.read())
 
     def read_now(self) -> Sequence[Reading]:
-        """Return the newest power and energy even if they are not due, and what else is due.
+        """Return the newest power and energy, due or not, and the other quantities that are due.
 
         An energy counter whose calls take long is read only if it is due.
         """
@@ -145,7 +145,9 @@ class NvmlSource:
             try:
                 readings += read(reader)
             except card.nvml.NVMLError as error:
-                self._failing[reader.channels[0].quantity] = error
+                quantity = reader.channels[0].quantity
+                self._failing.pop(quantity, None)  # keeps the newest error last
+                self._failing[quantity] = error
                 if card.is_gone(error):
                     if not readings:
                         raise _failed(card, error) from error

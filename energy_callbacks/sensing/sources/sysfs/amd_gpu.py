@@ -1,8 +1,8 @@
 """Describes AMD GPUs, whose driver ``amdgpu`` shows their sensors in files that all users may read.
 
 APUs share chip and memory with a CPU, and their power includes that of the CPU. On an MI250, each
-of the two dies is a GPU, but only the first measures: the power and energy of both. An MI300 that
-is divided into partitions measures all partitions together.
+of the two dies is a GPU, but only the first measures power and energy: those of both dies. An MI300
+that is divided into partitions measures all partitions together.
 """
 
 from collections.abc import Iterator

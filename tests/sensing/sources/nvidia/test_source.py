@@ -1,6 +1,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -452,6 +453,19 @@ def test_one_unknown_utilisation_leaves_the_other(
 
 
 # --- faults
+
+
+def test_a_missed_reading_names_the_newest_error(play: Play) -> None:
+    """All quantities fail; the message has the error of the quantity that was read last."""
+    unknown = Fault(group="*", kind="error", start_s=105.0, value=pynvml.NVML_ERROR_UNKNOWN)
+    timeout = replace(unknown, group="samples", value=pynvml.NVML_ERROR_TIMEOUT)
+    bench = play(presets.h200(WAVE), faults=(timeout, unknown))
+    bench.open()
+    bench.run(10.0, patient=True)
+
+    # The last call of ``run`` has read all quantities that were due, so only power is read now.
+    with pytest.raises(ReadingMissed, match="Timeout"):
+        bench.source.read_now()
 
 
 @pytest.mark.parametrize("group", ["samples", "counter", "memory", "light", "fields"])
