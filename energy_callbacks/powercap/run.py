@@ -139,16 +139,19 @@ class PowerLimitRun:
             yield POLL_S
 
     def _member(self) -> Script:
-        """What every rank does: follow the decisions of rank 0."""
-        cards = yield from self._cards()
-        self._post(round=0, uuids=[card.uuid for card in cards])
-        if self._process.local_rank:
-            yield from self._follow(cards, None)
-            return
-        leader = Leader(self._optimizer, self._attempt, self._exchange)
-        with leader:
-            yield from leader.join()
-            yield from self._follow(cards, leader)
+        """What every rank does: follow the decisions of rank 0, and restore at the end."""
+        try:
+            cards = yield from self._cards()
+            self._post(round=0, uuids=[card.uuid for card in cards])
+            if self._process.local_rank:
+                yield from self._follow(cards, None)
+                return
+            with Leader(self._optimizer, self._attempt, self._exchange) as leader:
+                yield from leader.join()
+                yield from self._follow(cards, leader)
+        finally:
+            if self.pacer is not None:
+                self.pacer.duty = 1.0
 
     def _follow(self, cards: "Sequence[Device]", leader: Leader | None) -> Script:
         number = 0
