@@ -13,6 +13,7 @@ from energy_callbacks.accounting.metrics.forecast import Forecaster
 from energy_callbacks.accounting.metrics.scalars import ScalarBoard
 from energy_callbacks.accounting.recorder import JournalRecorder
 from energy_callbacks.core.active_call import ActiveCall
+from energy_callbacks.core.guard import logger
 from energy_callbacks.sensing.clock import Clock, Latch, Periodic
 from energy_callbacks.sensing.sampler import Sampler
 from energy_callbacks.sensing.schedule import BEAT_S, next_multiple_s
@@ -77,7 +78,7 @@ class JournalThread:
     """Updates the parts of one attempt on a thread of its own, and ends the attempt.
 
     The training thread never waits for a lock of an attempt, so that a signal handler may call any
-    method. An attempt ends in steps, of which the journal's thread does all work::
+    method. The journal's thread does all the work of ending an attempt::
 
         training thread                     journal's thread
         ask_to_end (takes the time)
@@ -102,10 +103,10 @@ class JournalThread:
         call: the user's call of the training function, such as ``fit``; ``None`` if unknown.
         on_left: called on this thread when ``call`` has ended and the attempt has not.
         alive_s: last moment at which the training was known to run, in monotonic time.
-        power: control of the GPUs' power, which restores it when the attempt ends; ``None`` if
-            there is none.
+        power: changes power limits, and restores them when the attempt ends; ``None`` if there is
+            none.
         is_let_go: whether ``let_go`` was called.
-        over: set when the journal has ended.
+        over: set when the journal has ended, also because of an error in this package.
     """
 
     clock: Clock
@@ -145,11 +146,11 @@ class JournalThread:
     def _update(self) -> float:
         """Do the periodic work of the journal's thread; return the time to the next call, s."""
         start_s = self.clock.monotonic_s()
-        if self._is_broken:
-            self.writer.close()
-        elif self._end is None:
+        if self._end is None and not self.over.is_set:
             self._keep_books()
             self._look_after_call()
+        if self._is_broken and not self.over.is_set:
+            self._finish(None)
         if self._end is not None:
             return self._wind_up(self._end)
         wanted_s = next_multiple_s(start_s, self.interval_s)
@@ -213,7 +214,7 @@ class JournalThread:
         return self._end is not None
 
     def ask_to_end(self, error: BaseException | None) -> None:
-        """End the attempt now, and read every source once more, on its own thread.
+        """End the attempt now, and read every source once more, on the source's thread.
 
         If the attempt has already ended, nothing happens.
 
@@ -284,29 +285,36 @@ class JournalThread:
         finally:
             self._has_last_row.set()
 
-    def _finish(self, end: _End) -> None:
+    def _finish(self, end: _End | None) -> None:
+        """End the journal: with ``totals``, or without them if ``end`` is ``None``."""
         try:
-            if not self._is_broken:
+            self._wait_for_power()
+            if end is not None:
                 self._write_end(end)
         except Exception:  # noqa: BLE001 - a bug here must not stop the training
             self._fail()
         finally:
+            if self.raw is not None:
+                self.raw.close()
             self.writer.close()
+            if self.call is not None:
+                self.call.let_go()
             self.over.set()
             self.disk.ask_to_stop()
             self.disk.wait(_DISK_S)
 
+    def _wait_for_power(self) -> None:
+        if self.power is None or self.power.wait(_RESTORE_S):
+            return
+        message = "The power limit was not restored within two seconds."
+        self.recorder.warn("power_limit", message, _HEAL)
+        logger.warning("%s To restore it, %s.", message, _HEAL)  # the journal may be broken
+
     def _write_end(self, end: _End) -> None:
-        if self.power is not None and not self.power.wait(_RESTORE_S):
-            self.recorder.warn(
-                "power_limit", "The power limit was not restored within two seconds.", _HEAL
-            )
         for name in self.sampler.stop(_STOP_TIMEOUT_S):
             self.recorder.warn("source_hangs", f"{name} did not respond at the end of the run.")
         self.recorder.see_until(end.t_s)
         self._keep_books()
-        if self.raw is not None:
-            self.raw.close()
         self._timeline.finish()
         if end.left_s is not None:
             self.recorder.leave_all(end.left_s)
@@ -319,8 +327,6 @@ class JournalThread:
             sampler_cpu_s=self.sampler.cpu_s + self._periodic.cpu_s,
             missed_readings=self.sampler.missed,
         )
-        if self.call is not None:
-            self.call.let_go()
         self.board.update(is_final=True)
 
     def _stop_measuring(self) -> None:
@@ -330,7 +336,11 @@ class JournalThread:
         self.sampler.ask_to_stop()
 
     def abandon(self) -> None:
-        """Ask all threads of the attempt to stop; return without waiting."""
+        """Ask all threads of the attempt to stop; return without waiting.
+
+        The journal's thread then restores power and closes the files, but writes no totals.
+        """
+        self._is_broken = True
         self._stop_measuring()
         self._periodic.ask_to_stop()
         self.disk.ask_to_stop()

@@ -16,8 +16,8 @@ from energy_callbacks.sensing.timeline import Timeline
 # energy between the ends of these lines; in a shorter time, there are too few readings.
 _POOL_S = 0.5
 # Time between two ``so_far`` lines with the total energy, as a share of the time since the start,
-# and the longest such time, s. The report of a running process ends with the newest of these lines,
-# and the report of a killed process takes its errors from it.
+# and the longest and the shortest such time, s. The report of a running process ends with the
+# newest of these lines, and the report of a killed process takes its errors from it.
 _SO_FAR_SHARE = 0.1
 _SO_FAR_S = 10.0
 _SHORTEST_S = 0.1
@@ -175,7 +175,7 @@ class MeasuredLines:
     def write_so_far(self, now_s: float, end_s: float, *, is_due: bool) -> None:
         """Write a ``so_far`` line until ``end_s`` if the last one is old or ``is_due`` is set.
 
-        The line is due after a window: then no window ends after the newest line.
+        The line is due after a window, so that the newest line covers it, or if a report asks.
         """
         wait_s = min(_SO_FAR_SHARE * (end_s - self._start_s), _SO_FAR_S)
         if is_due or end_s - self.so_far_s >= max(wait_s, _SHORTEST_S):

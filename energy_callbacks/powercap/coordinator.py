@@ -4,7 +4,8 @@
 
     search    a window at each setting that the search asks for
     chosen    windows at the best setting, longer each time, until time or power of a step drifts
-    end       another program changed a setting, a driver refused, or a rank has no readings
+    end       another program changed a setting, a driver refused, a rank has no readings, or an
+              error in this package
 
 Each decision is a record of the exchange with a number, its round. The next decision follows when
 all ranks have reported a window of that round.
@@ -40,7 +41,7 @@ class Decision:
     """What all ranks do next.
 
     Attributes:
-        round: number of the decision, from 1.
+        round: number of the decision, from 1; 0 for the end.
         value: the setting; ``None`` at the end.
         why: part of the procedure.
         least_s: minimum duration of the window, s; 0 for the duration that the sensors need.
@@ -55,9 +56,19 @@ class Decision:
 
 
 def decision_after(exchange: "Exchange", number: int) -> Decision | None:
-    """Return the newest decision if its round is later than ``number``; otherwise ``None``."""
+    """Return the newest decision if it is the end or its round is later than ``number``.
+
+    Otherwise, return ``None``.
+    """
     found = exchange.read("decision").get("decision")
-    return Decision(**found) if found is not None and found["round"] > number else None
+    if found is None or (found["why"] != "end" and found["round"] <= number):
+        return None
+    return Decision(**found)
+
+
+def post_end(exchange: "Exchange", message: str) -> None:
+    """End the search on all ranks; ``message`` says why."""
+    exchange.post("decision", asdict(Decision(round=0, value=None, why="end", message=message)))
 
 
 @dataclass(slots=True)
@@ -84,7 +95,7 @@ class Coordinator:
         try:
             yield from self._run()
         except PowerCapError as error:
-            self._decide(None, "end", message=str(error))
+            post_end(self.exchange, str(error))
 
     def _run(self) -> Generator[float, None, None]:
         nodes = yield from self._joined()
@@ -131,6 +142,7 @@ class Coordinator:
     def _joined(self) -> Generator[float, None, list["Record"]]:
         """Wait until all ranks and the leaders of all hosts have reported; return the leaders."""
         while len(ranks := self.exchange.read("rank-")) < self.world_size:
+            self._check(ranks)
             yield POLL_S
         hosts = {rank["host"] for rank in ranks.values()}
         while len(nodes := self.exchange.read("node-")) < len(hosts):
@@ -166,13 +178,9 @@ class Coordinator:
             if record.get("error"):
                 raise ActuatorError(f"{record['host']}: {record['error']}")
 
-    def _decide(
-        self, value: float | None, why: Why, least_s: float = 0.0, message: str = ""
-    ) -> None:
+    def _decide(self, value: float, why: Why, least_s: float) -> None:
         self._round += 1
-        decision = Decision(
-            round=self._round, value=value, why=why, least_s=least_s, message=message
-        )
+        decision = Decision(round=self._round, value=value, why=why, least_s=least_s)
         self.exchange.post("decision", asdict(decision))
 
 

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.core.errors import PowerCapError
 from energy_callbacks.core.guard import logger
-from energy_callbacks.powercap.coordinator import Coordinator, Decision, Why, decision_after
+from energy_callbacks.powercap.coordinator import (
+    Coordinator,
+    Decision,
+    Why,
+    decision_after,
+    post_end,
+)
 from energy_callbacks.powercap.exchange import Exchange, FolderExchange, MemoryExchange
 from energy_callbacks.powercap.leader import Leader
 from energy_callbacks.powercap.objective import ObjectiveOverTime
@@ -39,11 +45,12 @@ class PowerLimitRun:
         attempt: provides the steps, the energies and the clock.
 
     Attributes:
-        pacer: what sleeps on the training thread with the knob ``duty``; otherwise ``None``.
+        pacer: makes the training thread sleep, for the knob ``duty``; otherwise ``None``.
     """
 
     def __init__(self, optimizer: "OptimizerOptions", attempt: "ActiveAttempt") -> None:
-        with contextlib.suppress(ImportError):  # for actuators, whose threads must not import it
+        # Actuators need it, and the thread of the search must not import modules.
+        with contextlib.suppress(ImportError):
             import pynvml  # noqa: F401
         self._optimizer = optimizer
         self._attempt = attempt
@@ -92,8 +99,10 @@ class PowerLimitRun:
             waits_s = [next(script, None) for script in self._scripts]
         except Exception as error:
             self._close()
-            self._warn(f"{type(error).__name__}: {error}")
+            problem = f"{type(error).__name__}: {error}"
+            self._warn(problem)
             logger.debug("power limit", exc_info=True)
+            self._scripts = [self._report(problem)]
             return POLL_S
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=1.0)
 
@@ -103,6 +112,17 @@ class PowerLimitRun:
         for script in scripts:
             with contextlib.suppress(PowerCapError):
                 script.close()
+
+    def _report(self, problem: str) -> Script:
+        """Tell the other ranks that the search has ended; try again until that succeeds."""
+        while True:
+            with contextlib.suppress(OSError):
+                if self._process.rank == 0:
+                    post_end(self._exchange, f"{self._attempt.host}: {problem}")
+                else:  # rank 0 then ends the search
+                    self._post(round=0, uuids=[], error=problem)
+                return
+            yield POLL_S
 
     def _warn(self, problem: str) -> None:
         message = f"The search for a power limit has ended: {problem}"
@@ -119,16 +139,19 @@ class PowerLimitRun:
             yield POLL_S
 
     def _member(self) -> Script:
-        """What every rank does: follow the decisions of rank 0."""
-        cards = yield from self._cards()
-        self._post(round=0, uuids=[card.uuid for card in cards])
-        if self._process.local_rank:
-            yield from self._follow(cards, None)
-            return
-        leader = Leader(self._optimizer, self._attempt, self._exchange)
-        with leader:
-            yield from leader.join()
-            yield from self._follow(cards, leader)
+        """What every rank does: follow the decisions of rank 0, and restore at the end."""
+        try:
+            cards = yield from self._cards()
+            self._post(round=0, uuids=[card.uuid for card in cards])
+            if self._process.local_rank:
+                yield from self._follow(cards, None)
+                return
+            with Leader(self._optimizer, self._attempt, self._exchange) as leader:
+                yield from leader.join()
+                yield from self._follow(cards, leader)
+        finally:
+            if self.pacer is not None:
+                self.pacer.duty = 1.0
 
     def _follow(self, cards: "Sequence[Device]", leader: Leader | None) -> Script:
         number = 0

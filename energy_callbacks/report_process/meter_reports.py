@@ -1,4 +1,4 @@
-"""The reports of one meter: has them made after an attempt, waits for them, and saves them."""
+"""Requests the reports of one meter, waits for them, and saves them."""
 
 import sys
 import time
@@ -21,7 +21,7 @@ _RANKS_S: Final = 5.0
 
 
 class MeterReports:
-    """Has the reports of one meter made, and waits for them.
+    """Requests the reports of one meter, and waits for them.
 
     Args:
         clock: the meter's clock; in virtual time, a report is made at once, in this process.
@@ -39,15 +39,16 @@ class MeterReports:
         job = self._job = ReportJob(attempt.run_folder, pages, attempt.on_report, attempt.run_id)
         if isinstance(self._clock, SystemClock) and has_exit_handlers():
             queue.reports.make(job)
-        else:  # in virtual time, a report is made at once
+        else:  # in virtual time, or without exit handlers, it is made at once
             queue.make_here(job)
 
     def wait(self, attempt: "ActiveAttempt", timeout_s: float) -> Path | None:
         """Wait for the report of an attempt; see ``EnergyMeter.wait_for_report``."""
+        deadline_s = self._clock.monotonic_s() + timeout_s
         if attempt.thread.is_ending:
             attempt.thread.wait_for_journal(timeout_s)
         if self._job is not None:
-            queue.reports.wait(self._job, timeout_s)
+            queue.reports.wait(self._job, max(deadline_s - self._clock.monotonic_s(), 0.0))
         path = attempt.run_folder / "energy_report.html"
         return path if path.is_file() else None
 
@@ -89,9 +90,10 @@ def wait_for_ranks(attempt: "ActiveAttempt") -> None:
 def has_exit_handlers() -> bool:
     """Return whether this process calls the handlers of ``atexit`` when it ends.
 
-    Child processes of ``multiprocessing`` do not (Python 3.11 to 3.13, ``popen_fork._launch``), so
-    that nothing may be left to do after the training.
+    Forked child processes of ``multiprocessing`` do not (Python 3.11 to 3.13,
+    ``popen_fork._launch``), so that nothing may be left to do after the training. Spawned ones do,
+    but are treated alike.
     """
-    # A child has imported multiprocessing; the import takes 10 ms.
+    # Not imported here, which takes 10 ms: a child has already imported it.
     process = sys.modules.get("multiprocessing.process")
     return process is None or process.parent_process() is None

@@ -1,7 +1,7 @@
-"""The journal's thread on real time; ``tests/test_ending.py`` tests the end of an attempt."""
+"""The journal's thread; ``tests/test_ending.py`` tests the end of an attempt."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,8 +9,11 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting import journal_thread
 from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal_thread import JournalThread
+from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.records import Reading
 from energy_callbacks.sensing.clock import SystemClock
+from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.accounting.interrupted import Steady
 from tests.core.waiting import until
 
@@ -23,14 +26,15 @@ def meter_of(folder: Path, source: Steady) -> EnergyMeter:
     return EnergyMeter(config=config, sources=[source])
 
 
+def broken(*_: object, **__: object) -> None:
+    """An error in this package."""
+    raise RuntimeError("sabotage")
+
+
 def test_a_bug_on_the_real_writers_thread_is_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error in the journal's thread ends measuring and all threads of the attempt."""
-
-    def broken() -> None:
-        raise RuntimeError("sabotage")
-
     meter = meter_of(tmp_path, Steady())
     meter.start()
     attempt = meter._lifecycle.attempt
@@ -41,6 +45,94 @@ def test_a_bug_on_the_real_writers_thread_is_one_warning(
     assert attempt.thread._periodic.wait(AT_MOST_S)
     attempt._sampler.stop(AT_MOST_S)
     assert len(caplog.records) == 1
+
+
+class Restoring:
+    """Control of power, which needs ``wait`` to restore it.
+
+    Args:
+        is_fast: whether it is restored in time.
+    """
+
+    def __init__(self, *, is_fast: bool) -> None:
+        self.calls: list[str] = []
+        self._is_fast = is_fast
+
+    def ask_to_stop(self) -> None:
+        """Record the call."""
+        self.calls.append("ask_to_stop")
+
+    def wait(self, timeout_s: float) -> bool:
+        """Record the call."""
+        self.calls.append("wait")
+        return self._is_fast
+
+
+def break_at_an_update(meter: EnergyMeter, clock: FakeClock) -> None:
+    """The periodic work fails."""
+    meter._lifecycle.attempt.recorder.update = broken  # type: ignore[union-attr, method-assign]
+    clock.advance(5.0)
+
+
+def break_at_the_last_row(meter: EnergyMeter, clock: FakeClock) -> None:
+    """The figures of the last row cannot be computed."""
+    meter._lifecycle.attempt.board.update = broken  # type: ignore[union-attr, method-assign]
+    with meter.ending():
+        clock.advance(5.0)
+
+
+def break_at_the_end(meter: EnergyMeter, clock: FakeClock) -> None:
+    """The totals cannot be written."""
+    meter._lifecycle.attempt.recorder.finish = broken  # type: ignore[union-attr, method-assign]
+    meter.stop()
+
+
+def break_in_the_training(meter: EnergyMeter, clock: FakeClock) -> None:
+    """A method that the training calls fails."""
+    attempt = meter._lifecycle.attempt
+    assert attempt is not None
+    attempt.recorder.event = broken  # type: ignore[method-assign]
+    meter.mark("x")
+    attempt.thread.wait_for_journal(0.0)  # in virtual time, this runs the journal's last call
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+@pytest.mark.parametrize(
+    "breaks", [break_at_an_update, break_at_the_last_row, break_at_the_end, break_in_the_training]
+)
+def test_a_broken_journal_is_ended(
+    breaks: Callable[[EnergyMeter, FakeClock], None],
+    is_fast: bool,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its files are closed, the user's call is released, and power is restored."""
+    clock, power = FakeClock(), Restoring(is_fast=is_fast)
+    source = ScriptedSource(clock, power_w=lambda _: 200.0)
+    config = EnergyConfig(report_dir=tmp_path, raw_readings=True)
+    meter = EnergyMeter(config=config, sources=[source], clock=clock)
+
+    def fit() -> JournalThread:
+        call = ActiveCall.find("fit", package=__name__.partition(".")[0])
+        meter._start(call=call)
+        attempt = meter._lifecycle.attempt
+        assert attempt is not None
+        attempt.thread.power = power
+        clock.advance(1.0)
+        breaks(meter, clock)
+        assert call is not None
+        assert not call.is_under_way()
+        return attempt.thread
+
+    thread = fit()
+    assert thread.over.is_set
+    assert thread.raw is not None
+    assert thread.raw._writer._file is thread.writer._file is None
+    assert power.calls[-1] == "wait"
+    messages = [record.getMessage() for record in caplog.records]
+    assert sum("energy is no longer measured" in message for message in messages) == 1
+    assert any("powercap restore" in message for message in messages) == (not is_fast)
+    assert len(messages) == 1 + (not is_fast)
 
 
 class Stuck(Steady):

@@ -217,4 +217,10 @@ def test_duty_cycling_keeps_a_cap_without_privilege(
     mean_w = (card.energy_j(clock.monotonic_s()) - start_j) / (clock.monotonic_s() - start_s)
     assert 270.0 <= mean_w <= 306.0
     assert card.writes == []
+    assert pacer.duty < 1.0
+    attempt = meter._lifecycle.attempt
+    assert attempt is not None
+    monkeypatch.setattr(attempt.timeline, "energy", lambda *_: Energy(energy_j=None))
+    training.train(300.0, sleeps=True)
+    assert pacer.duty == 1.0, "an error has ended the search"
     meter.stop()

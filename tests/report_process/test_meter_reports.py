@@ -1,10 +1,11 @@
-"""The first rank waits for running ranks before it writes the report, not for dead ones."""
+"""How long the first rank waits for other ranks, and how long a caller waits for the report."""
 
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.journal.launch import TrainingProcess
-from energy_callbacks.report_process import meter_reports
+from energy_callbacks.report_process import meter_reports, queue
 from energy_callbacks.testing import FakeClock, ScriptedSource
 
 
@@ -95,3 +96,31 @@ def test_a_dead_rank_is_not_waited_for(first_rank: EnergyMeter, *, is_reaped: bo
     second_rank(first_rank, child.pid)
     assert_no_wait(first_rank)
     child.wait()
+
+
+@pytest.mark.parametrize(("journal_s", "left_s"), [(0.0, 10.0), (7.0, 3.0), (10.5, 0.0)])
+def test_the_time_limit_is_that_of_journal_and_report_together(
+    journal_s: float,
+    left_s: float,
+    first_rank: EnergyMeter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The report gets what the journal has left of ten seconds."""
+    waits_s: list[float] = []
+    attempt, clock = first_rank._lifecycle.newest, FakeClock()
+    reports = meter_reports.MeterReports(clock)
+    with mock.patch.object(meter_reports, "_RANKS_S", 0.0):
+        reports.make(attempt)
+
+    def wait_for_journal(timeout_s: float) -> None:
+        waits_s.append(timeout_s)
+        clock.sleep(journal_s)
+
+    def wait_for_report(_: object, timeout_s: float) -> None:
+        waits_s.append(timeout_s)
+
+    thread = SimpleNamespace(is_ending=True, wait_for_journal=wait_for_journal)
+    monkeypatch.setattr(attempt, "thread", thread)
+    monkeypatch.setattr(queue.reports, "wait", wait_for_report)
+    reports.wait(attempt, 10.0)
+    assert waits_s == [10.0, pytest.approx(left_s)]

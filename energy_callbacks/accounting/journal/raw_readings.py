@@ -41,6 +41,5 @@ class RawReadings:
         self._writer.flush()
 
     def close(self) -> None:
-        """Write the queued readings and close the file."""
-        self.update()
+        """Close the file; readings that are still queued are lost."""
         self._writer.close()

@@ -48,16 +48,16 @@ _LONG_SEGMENT: Final = 18
 # Number of segments over which variances and the length of segments are averaged.
 _VARIANCE_MEMORY: Final = 10.0
 # The observed variance of a segment's energy is the squared difference between counter and power
-# readings; the stated variance is what ``PowerIntervals`` computes. NOISE is multiplied by their
-# ratio. _VARIANCE_PRIOR is the weight, relative to the observations, of the assumption that the
-# ratio is 1. _LEAST_RATIO is the smallest ratio that is used, however well readings and counter
-# agree.
+# readings, minus the variance due to the times of both anchors. The stated variance is the sum of
+# NOISE, plus the variance due to the factor. NOISE is multiplied by the ratio of the two.
+# _VARIANCE_PRIOR is the weight, relative to the observations, of the assumption that the ratio is
+# 1. _LEAST_RATIO is the smallest ratio that is used, however well readings and counter agree.
 _VARIANCE_PRIOR: Final = 0.2
 _LEAST_RATIO: Final = 0.8
 # Time constant of the exponential averages that ``CounterCheck`` compares, s.
 _CHECK_MEMORY_S: Final = 30.0
-# Difference from the power readings up to which the counter is used, as a fraction, in addition to
-# this many standard errors of the power readings. With a steady load, the errors are small, so that
+# The counter is used if it differs from the power readings by at most the fraction _TOLERANCE plus
+# _ERRORS standard errors of the power readings. With a steady load, the errors are small, so that
 # a wrong counter is found within a second. With a load that changes, it may take half a minute.
 _TOLERANCE: Final = 0.1
 _ERRORS: Final = 4.0
@@ -140,7 +140,10 @@ class FitToCounter:
         return width_s > 0.0 and not (self._has_power and t_error_s > share * width_s)
 
     def is_dense(self, width_s: float) -> bool:
-        """Return whether anchors this far apart are as frequent as the power readings."""
+        """Return whether anchors this far apart are as frequent as the power readings.
+
+        For a counter that is checked by ``CounterCheck``, they always count as frequent.
+        """
         return self._check is not None or width_s <= _DENSE * self._power.resolution_s
 
     def is_believed(

@@ -19,7 +19,7 @@ WIDTH: Final = 8
 Row = list[float]
 
 MOST_POWER_W: Final = 20_000.0
-"""Power readings above this, or below 0, are dropped: the GB200 module draws 2.7 kW."""
+"""Power readings above this or below 0 are dropped. A GB200 module draws 2.7 kW."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ _FILTERED: Final = _Hidden(noise=(0.003, 0.055), edge=(0.016, 0.13), smooth_rati
 _PLAIN: Final = _Hidden(noise=(0.08, 0.036), edge=(0.002, 0.008), smooth_ratio=1.5)
 MEAN: Final = (0.01, 0.02)
 # A mean does not show changes of power that repeat within its window. They add a variance, W^2, of
-# (UNSEEN x mean)^2, or less if instant readings show it (``counted_intervals``).
+# (UNSEEN x mean)^2. Where there are instant readings, the variance is computed from these instead
+# (``counted_intervals``).
 UNSEEN: Final = 0.068
 # If the window of a gauge is at least this fraction of the interval between two readings, UNSEEN
 # applies to the gauge too.
