@@ -230,7 +230,7 @@ def test_two_tenants_that_do_not_fit(good: Configuration) -> None:
     lab = Lab()
     lab.apply(good)
     lab.windows(1)
-    bad = equal("resnet50", 50.0, 10**7, 2)
+    bad = equal("resnet50", 50.0, 10**5, 2)
     lab.apply(bad, 0.8)
     window = lab.windows(16)[-1]
     assert window.point.configuration == good
