@@ -99,7 +99,7 @@ class LocalBench(AbstractContextManager["LocalBench"]):
         )
         try:
             self._start(configuration, mode, is_static=phase == "static")
-            fields = self._window(configuration, window_s, warmup_s)
+            fields = self._window(configuration, window_s, warmup_s) | {"note": self._tenants.note}
         except TenantFailed as failure:
             self._running = None
             self._tenants.end()

@@ -120,12 +120,13 @@ def _inference(network: "torch.nn.Module", inputs: "torch.Tensor") -> Callable[[
 
     network.eval()
     if inputs.device.type == "cuda":
-        network, inputs = network.half(), inputs.half()
+        from energy_callbacks.inference.profile.graphs import GraphedStep
+
+        return GraphedStep(network.half(), inputs.half())
 
     def step(samples: int) -> None:
         with torch.inference_mode():
             network(inputs[:samples])
-        _synchronize(inputs)
 
     return step
 
@@ -146,13 +147,7 @@ def _training(network: "torch.nn.Module", inputs: "torch.Tensor") -> Callable[[i
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        _synchronize(inputs)
+        if device == "cuda":
+            torch.cuda.synchronize()
 
     return step
-
-
-def _synchronize(inputs: "torch.Tensor") -> None:
-    import torch
-
-    if inputs.device.type == "cuda":
-        torch.cuda.synchronize()

@@ -5,7 +5,7 @@ Commands are JSON objects, one a line on standard input, and so are the answers:
 ========== ============================================== ==============================
 ``do``     what the tenant does                           answer
 ========== ============================================== ==============================
-``load``   builds a model and runs one batch              ``{"ready": true}``
+``load``   builds a model and runs one batch              ``{"ready": true, "note": text}``
 ``run``    runs batches until the next ``rest``           none
 ``report`` goes on                                        ``{"ends_s": [...]}``
 ``rest``   waits, with the model loaded                   none
@@ -82,7 +82,7 @@ def serve(answer: Callable[[dict[str, Any]], None], load: Callable[[dict[str, An
                 batch = command["batch"]
                 step = load(command)
                 step(batch)
-                answer({"ready": True})
+                answer({"ready": True, "note": getattr(step, "note", "")})
             case "batch":
                 assert step is not None
                 start_s = time.monotonic()

@@ -44,11 +44,13 @@ class TenantProcess:
     Attributes:
         share_pct: its share, in percent.
         loaded: the last command ``load``.
+        note: what the tenant said about how it runs its model.
     """
 
     def __init__(self, environment: Mapping[str, str], share_pct: float, log: Path) -> None:
         self.share_pct: Final = share_pct
         self.loaded: dict[str, Any] = {}
+        self.note = ""
         self._log = log
         self._text = b""
         with log.open("wb") as file:

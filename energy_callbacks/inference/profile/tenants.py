@@ -80,11 +80,16 @@ class TenantGroup:
         begin_s = time.monotonic()
         for process in loading:
             try:
-                process.answer(self._load_s, since_s=begin_s)
+                process.note = process.answer(self._load_s, since_s=begin_s).get("note", "")
             except TenantFailed as error:
                 failure = failure or error
         if failure is not None:
             raise failure
+
+    @property
+    def note(self) -> str:
+        """What the tenants say about how they run their models."""
+        return "; ".join({one.note: None for one in self._processes if one.note})
 
     def run(self) -> None:
         """Let all tenants run batches."""
