@@ -2,7 +2,7 @@
 
 ``python -m tests.gpu.inference_cap --out DIR`` (at most ten minutes of an H200). No setting of the
 GPU is changed: plans choose shares and batches alone. For each cap, a plan is measured and the
-predictor fitted again, three times; the best measured configuration then runs for 20 s.
+predictor fitted again, three times. The best measured configuration then runs for 20 s.
 Prints, for each plan, the power in windows of one second against the cap, and the throughput
 against its prediction. Exits with 1 unless, for each plan, power is at most the cap in 95 % of the
 windows and throughput is within 10 % of its prediction and inside its interval, or if a process of
@@ -16,7 +16,6 @@ import os
 import time
 from argparse import Namespace
 from contextlib import suppress
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -24,7 +23,6 @@ from typing import Final
 import psutil
 
 from energy_callbacks.cli.powercap import open_bench
-from energy_callbacks.inference.planner.judge import judge
 from energy_callbacks.inference.planner.plan import Infeasible, Plan
 from energy_callbacks.inference.planner.problem import Problem
 from energy_callbacks.inference.planner.search import plan
@@ -73,7 +71,9 @@ def main() -> int:
         for _ in range(ROUNDS):
             for problem in problems:
                 measure_plan(bench, problem, rows, given)
-        chosen = [best_plan(problem, rows) for problem in problems]
+        measured = [one.configuration for one in rows if one.status == "ok"]
+        predictor = Predictor.fit_only(rows)
+        chosen = [plan(problem, predictor, measured=measured) for problem in problems]
         print(f"\n{time.monotonic() - start_s:.0f} s until all plans were measured")
         holds = [verified(bench, one, given) for one in chosen]
     left = processes_left()
@@ -158,27 +158,6 @@ def measure_plan(
     append(given.out / "rounds.csv", row)
     print_row(f"plan for {problem.cap_w:g} W", row)
     rows.append(row)
-
-
-def best_plan(problem: Problem, rows: list[MeasuredWindow]) -> Plan | Infeasible:
-    """Return the plan of the best measured configuration.
-
-    The prediction of a plan is more often too high than too low, because the plan is the best of
-    many predictions. That of a measured configuration is not.
-    """
-    predictor = Predictor.fit_only(rows)
-    found = plan(problem, predictor)
-    measured = {one.configuration for one in rows if one.status == "ok"}
-    best = max(judge(problem, predictor, list(measured)), key=lambda one: one.rank)
-    if isinstance(found, Infeasible) or best.excess > 0.0:
-        return found
-    return replace(
-        found,
-        configuration=best.configuration,
-        prediction=best.prediction,
-        margin=best.margin,
-        value=best.value,
-    )
 
 
 def verified(bench: Bench, found: Plan | Infeasible, given: Namespace) -> bool:

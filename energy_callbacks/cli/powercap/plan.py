@@ -1,6 +1,7 @@
 """``energy-callbacks powercap plan``: searches for the best configuration under limits."""
 
 import argparse
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from energy_callbacks.inference.planner.problem import (
     Problem,
 )
 from energy_callbacks.inference.planner.search import METHODS, plan
+from energy_callbacks.inference.records import Configuration
+from energy_callbacks.inference.traces import read
 
 HELP = "choose shares, batches and clocks of models under a power cap and other limits"
 
@@ -41,6 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=METHODS,
         default="auto",
         help="auto: the best of all methods; or one of them (default: auto)",
+    )
+    add(
+        "--measured",
+        nargs="+",
+        type=Path,
+        default=None,
+        metavar="TRACE",
+        help="choose among the configurations that were measured in these traces",
     )
     add(
         "--sensor-error-pct",
@@ -93,7 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
     from energy_callbacks.inference.predictor.predictor import Predictor
 
     predictor = Predictor.load(arguments.predictor)
-    found = plan(_problem(arguments), predictor, method=arguments.method)
+    measured = None if arguments.measured is None else _measured(arguments.measured)
+    found = plan(_problem(arguments), predictor, method=arguments.method, measured=measured)
     if isinstance(found, Infeasible):
         if arguments.json:
             options.print_json(found.as_json())
@@ -111,6 +123,11 @@ def run(arguments: argparse.Namespace) -> int:
         pictures.write(arguments.picture, found, predictor)
         logger.info("picture: %s", arguments.picture)
     return 0
+
+
+def _measured(traces: Sequence[Path]) -> list[Configuration]:
+    windows = (one for path in traces for one in read(path))
+    return list(dict.fromkeys(one.configuration for one in windows if one.status == "ok"))
 
 
 def _problem(arguments: argparse.Namespace) -> Problem:

@@ -116,6 +116,13 @@ class Problem:
             for batch in self.batches
         ]
 
+    def has(self, configuration: Configuration) -> bool:
+        """Return whether all tenants and settings of a configuration may be chosen."""
+        tenants = configuration.tenants
+        if not tenants or not set(tenants) <= set(self.tenants()):
+            return False
+        return configuration in [one.configuration(tenants) for one in self.settings]
+
     def weight(self, model: str) -> float:
         """Return the weight of a sample of a model."""
         return self.weights.get(model, 1.0)

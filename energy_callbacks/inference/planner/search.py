@@ -30,6 +30,8 @@ from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import Configuration
 
 METHODS: Final = ("auto", "milp", "enumerate", "local", "greedy")
+# What a plan that is chosen among measured configurations has instead of a method.
+_MEASURED: Final = "measurement"
 # A predictor that differs less than this from an additive model in plans of mixed tenants is
 # additive: the error of the predictor itself is larger (docs/inference.md, "Fit and predict").
 _ADDITIVE: Final = 0.02
@@ -53,8 +55,12 @@ def plan(
     *,
     method: str = "auto",
     additive: AdditiveModel | None = None,
+    measured: Sequence[Configuration] | None = None,
 ) -> Plan | Infeasible:
     """Return the best plan, or which limit makes a plan impossible.
+
+    The best of many predictions is more often too good than too bad. That of a configuration which
+    was measured, and to which the model was fitted, is not.
 
     Args:
         problem: models, limits and objective.
@@ -62,14 +68,19 @@ def plan(
         method: ``"auto"`` for the best of all methods; ``"milp"``, ``"enumerate"``, ``"local"`` or
             ``"greedy"`` for the plan of one of them.
         additive: the same predictor if it is exactly additive; by default it is approximated.
+        measured: if given, the plan is one of these configurations.
 
     Raises:
-        ValueError: if the method is unknown, or if the model cannot predict a configuration.
+        ValueError: if the method is unknown, if one is given for measured configurations, or if
+            the model cannot predict a configuration.
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    if measured is not None and method != "auto":
+        raise ValueError(f"measured configurations are compared without a method, got {method!r}")
     search = _Search.begin(problem, model, additive)
-    found = search.by_method(method)
+    chosen = None if measured is None else {_MEASURED: search.best_of(measured)}
+    found = chosen or search.by_method(method)
     best_name, best = _best(found if method == "auto" else {method: found[method]})
     if best is None or best.excess > 0.0:
         return _refusal(search, found, method)
@@ -98,13 +109,17 @@ def _best(found: Mapping[str, Judged | None]) -> tuple[str, Judged | None]:
 
 def _refusal(search: "_Search", found: Mapping[str, Judged | None], method: str) -> Infeasible:
     best_name, best = _best(found)
+    message = ""
     if best is not None and best.excess == 0.0:
+        message = f"{method} finds no plan, but {best_name} does; use --method auto"
+    elif _MEASURED in found:
+        message = (
+            "no measured configuration has only the given models, shares, batches and settings and "
+            "is within all limits; plan without measured configurations, and measure that plan"
+        )
+    if message:
         return Infeasible(
-            problem=search.problem,
-            limit="",
-            allowed=None,
-            needed=None,
-            message=f"{method} finds no plan, but {best_name} does; use --method auto",
+            problem=search.problem, limit="", allowed=None, needed=None, message=message
         )
     return refuse(search.problem, search.additive, search.pairs, is_proven=search.deviation == 0.0)
 
@@ -168,6 +183,11 @@ class _Search:
         if method == "local" or not is_exact:
             found["local"] = self._local([*found.values(), self._least_power()], proposals["milp"])
         return found
+
+    def best_of(self, configurations: Sequence[Configuration]) -> Judged | None:
+        """Return the best of those configurations that have the problem's choices only."""
+        allowed = judge(self.problem, self.model, list(filter(self.problem.has, configurations)))
+        return max(allowed, key=lambda one: one.rank, default=None)
 
     def bound(self, best: Judged) -> tuple[float, str]:
         """Return a bound of the objective, and where it comes from."""

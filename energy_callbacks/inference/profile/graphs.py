@@ -57,8 +57,15 @@ class GraphedStep:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            self.note = f"runs without CUDA graphs: {' '.join(str(error).split())}"
+            self.note = f"runs without CUDA graphs: {_cause(error)}"
             return run
+
+
+def _cause(error: BaseException) -> str:
+    """Return the first line of the first error; PyTorch raises another when a capture ends."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return str(error).partition("\n")[0]
 
 
 def _captured(run: Callable[[], object], pool: Any) -> Callable[[], object]:

@@ -10,8 +10,9 @@ from energy_callbacks.cli import main
 from energy_callbacks.inference.planner.plan import Plan
 from energy_callbacks.inference.planner.search import METHODS
 from energy_callbacks.inference.predictor.predictor import Predictor
-from energy_callbacks.inference.records import Configuration, Tenant
+from energy_callbacks.inference.records import Configuration, MeasuredWindow, Tenant
 from energy_callbacks.inference.simulated.presets import simulated_gpu
+from energy_callbacks.inference.traces import append
 
 CHOICES = ["--model", "resnet50", "--share", "10", "25", "50", "100", "--batch", "4", "16", "64"]
 
@@ -129,3 +130,22 @@ def test_every_method_runs_from_the_command_line(
     out = tmp_path / "plan.json"
     assert run(predictor, "--cap-w", "300", "--method", method, "--out", str(out)) == 0
     assert Plan.read(out).prediction.power_w.value < 300.0
+
+
+def test_a_plan_that_was_measured_is_chosen_from_a_trace(
+    predictor: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Failed windows of the trace are no choice; a method beside a trace is an error."""
+    gpu = simulated_gpu("sim:h200")
+    few = Configuration(tenants=(Tenant(model="resnet50", share_pct=50, batch=4),))
+    many = Configuration(tenants=(Tenant(model="resnet50", share_pct=50, batch=64),) * 2)
+    window = gpu.measure(few, window_s=1.0, warmup_s=0.2)
+    trace, out = tmp_path / "trace.csv", tmp_path / "plan.json"
+    for row in (window, MeasuredWindow(configuration=many, source="simulated", status="oom")):
+        append(trace, row)
+    words = ["--measured", str(trace), "--out", str(out)]
+    assert run(predictor, *words) == 0
+    assert Plan.read(out).configuration == few
+    assert "found by measurement" in capsys.readouterr().out
+    assert run(predictor, *words, "--method", "greedy") == 2
+    assert "without a method, got 'greedy'" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from energy_callbacks.inference.planner.approximation import Approximation
 from energy_callbacks.inference.planner.plan import Infeasible, Plan
 from energy_callbacks.inference.planner.problem import Footprint, GpuSetting, Problem
 from energy_callbacks.inference.planner.search import METHODS, plan
-from energy_callbacks.inference.records import Interval, Prediction
+from energy_callbacks.inference.records import Configuration, Interval, Prediction, Tenant
 from tests.inference.planner.synthetic import (
     SyntheticGpu,
     Workload,
@@ -23,6 +23,7 @@ from tests.inference.planner.synthetic import (
 )
 
 CLOCKS = (600.0, 1000.0, 1410.0)
+CLOCK = (GpuSetting(sm_mhz=1410.0),)
 
 
 def planned(problem: Problem, gpu: SyntheticGpu, method: str = "auto", **options: object) -> Plan:
@@ -278,3 +279,35 @@ def test_every_plan_of_the_tests_fits() -> None:
     problem = Problem(models=("a",), shares_pct=(40, 60), batches=(1,))
     shares = sorted(tuple(t.share_pct for t in one.tenants) for one in every_plan(problem))
     assert shares == [(40,), (40, 40), (40, 60), (60,)]
+
+
+def test_the_best_measured_configuration_is_chosen() -> None:
+    """It is within all limits and choices, although other plans and configurations are better."""
+    gpu = random_gpu(Random(5), 2, (1410.0,))
+    slow, fast, other_batch, other_model = (
+        Configuration(tenants=(Tenant(model=model, share_pct=share, batch=batch),), sm_mhz=1410.0)
+        for model, share, batch in (("a", 10, 4), ("a", 50, 4), ("a", 50, 64), ("b", 50, 4))
+    )
+    choices = {"models": ("a",), "shares_pct": (10, 50), "batches": (4,), "settings": CLOCK}
+    measured = [slow, fast, other_batch, other_model, replace(fast, sm_mhz=1000.0)]
+    found = plan(Problem(**choices), gpu, additive=gpu, measured=measured)
+    assert isinstance(found, Plan)
+    assert (found.configuration, found.method) == (fast, "measurement")
+    assert found.gap > 0.0  # a second tenant has room
+
+    between_w = (gpu.predict(slow).power_w.high + gpu.predict(fast).power_w.value) / 2.0
+    capped = plan(Problem(cap_w=between_w, **choices), gpu, additive=gpu, measured=measured)
+    assert isinstance(capped, Plan)
+    assert capped.configuration == slow
+
+
+def test_measured_configurations_that_may_not_run_are_refused() -> None:
+    """The refusal names what to do, because a plan that was not measured may exist."""
+    gpu = random_gpu(Random(5), 2, (1410.0,))
+    measured = [Configuration(tenants=(Tenant(model="a", share_pct=50, batch=4),), sm_mhz=1410.0)]
+    problem = Problem(models=("a",), batches=(16,), settings=CLOCK)
+    found = plan(problem, gpu, additive=gpu, measured=measured)
+    assert isinstance(found, Infeasible)
+    assert "no measured configuration has only the given models" in found.message
+    with pytest.raises(ValueError, match="without a method, got 'milp'"):
+        plan(problem, gpu, additive=gpu, measured=measured, method="milp")

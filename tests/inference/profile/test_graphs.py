@@ -36,6 +36,8 @@ class Gpu:
             yield
         finally:
             self.is_capturing = False
+            if len(self.launched) == before:  # as PyTorch does after an error in the block
+                raise RuntimeError("CUDA error: operation failed due to a previous error")
         (samples,) = self.launched[before:]
         graph.replay = lambda: self.replayed.append(samples)
 
@@ -83,14 +85,12 @@ def test_a_number_of_samples_is_launched_by_the_host_until_it_has_a_graph(gpu: G
     assert not step.note
 
 
-def test_a_network_that_cannot_be_captured_runs_without_graphs(
-    gpu: Gpu,
-) -> None:
-    """The error of the capture is the note, and no other capture is tried."""
+def test_a_network_that_cannot_be_captured_runs_without_graphs(gpu: Gpu) -> None:
+    """The cause is the note, and no other capture is tried."""
 
     def network(inputs: torch.Tensor) -> torch.Tensor:
         if gpu.is_capturing:
-            raise RuntimeError("operation not permitted\nwhen stream is capturing")
+            raise RuntimeError("operation not permitted when stream is capturing\nSearch for ...")
         return gpu.network(inputs)
 
     step = step_of(network)
