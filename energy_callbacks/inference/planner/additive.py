@@ -109,16 +109,16 @@ class System:
 
     def without_dominated(self) -> "System":
         """Leave out tenants that another one can replace in every plan without a loss."""
-        # One row per quantity of which less is better; equal columns keep the first.
+        # One row per quantity of which less is better.
         costs = np.vstack([self.matrix, -self.values, self.powers_w])
+        # Of two columns, the one that replaces the other comes first; of equal ones, the first.
         order = np.lexsort(costs[::-1])
-        kept: list[int] = []
-        for column in order:
-            if not kept or not (costs[:, kept] <= costs[:, [column]]).all(axis=0).any():
-                kept.append(int(column))
-        mask = np.zeros(len(self.tenants), dtype=bool)
-        mask[kept] = True
-        return self.columns(mask)
+        replaces = np.ones((len(order), len(order)), dtype=bool)
+        for row in costs[:, order]:
+            replaces &= row[:, None] <= row
+        kept = np.empty(len(order), dtype=bool)
+        kept[order] = ~np.triu(replaces, 1).any(axis=0)
+        return self.columns(kept)
 
 
 def systems(problem: Problem, model: AdditiveModel, setting: GpuSetting) -> tuple[System, System]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from energy_callbacks.inference.planner.additive import Array, System
 from energy_callbacks.inference.planner.problem import STEP_PCT
@@ -28,10 +29,19 @@ class _State(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Columns of all settings: tenants by number, what they use, and their values."""
+    """Columns of all settings.
+
+    Attributes:
+        systems: the limits at each setting.
+        places: of each setting, the column of each tenant.
+        tenants: the tenants of all settings.
+        columns: of each setting, the index in ``tenants`` of each column.
+    """
 
     systems: Sequence[System]
     places: Sequence[dict[Tenant, int]]
+    tenants: Sequence[Tenant]
+    columns: Sequence[NDArray[np.int_]]
 
     def sums(self, place: int, tenants: Sequence[Tenant]) -> tuple[Array, float] | None:
         """Return what tenants use at a setting and their value; ``None`` if one is not allowed."""
@@ -68,40 +78,42 @@ def _clock(pair: tuple[System, System]) -> tuple[float, float]:
 
 
 def _table(systems: Sequence[System]) -> _Table:
-    return _Table(systems, [{t: i for i, t in enumerate(one.tenants)} for one in systems])
+    places = [{t: i for i, t in enumerate(one.tenants)} for one in systems]
+    tenants = {tenant: None for one in systems for tenant in one.tenants}
+    index = {tenant: place for place, tenant in enumerate(tenants)}
+    columns = [np.array([index[t] for t in one.tenants], dtype=int) for one in systems]
+    return _Table(systems, places, list(tenants), columns)
 
 
 def _best_next(table: _Table, plan: _State) -> _State | None:
     """Return the plan with the tenant that gains most per share; ``None`` if none gains."""
-    best, best_density = None, 0.0
-    seen: dict[Tenant, _State] = {}
+    count = len(table.tenants)
+    if not count:
+        return None
+    # Value and setting of the plan with each tenant. The highest clock of each memory clock counts,
+    # and the best memory clock.
+    values, places = np.full(count, -np.inf), np.zeros(count, dtype=int)
+    known, memory_mhz = np.zeros(count, dtype=bool), None
     # From the present setting downwards; lower memory clocks come later.
     for place in range(plan.place, len(table.systems)):
-        system = table.systems[place]
+        system, columns = table.systems[place], table.columns[place]
         base = table.sums(place, plan.tenants)
-        if base is None or not system.tenants:
+        if base is None:
             continue
+        if system.setting.mem_mhz != memory_mhz:
+            known[:], memory_mhz = False, system.setting.mem_mhz
         rows = np.array([not name.startswith(_RATE) for name in system.names])
         used = base[0][:, None] + system.matrix
         fits = (used <= system.bounds[:, None])[rows].all(axis=0)
-        for column in np.flatnonzero(fits):
-            tenant = system.tenants[column]
-            value = base[1] + float(system.values[column])
-            # The highest clock of each memory clock counts, and the best memory clock.
-            if tenant in seen and _same_memory(table, seen[tenant].place, place):
-                continue
-            if tenant not in seen or value > seen[tenant].value:
-                seen[tenant] = _State((*plan.tenants, tenant), place, value)
-    for tenant, state in seen.items():
-        density = (state.value - plan.value) / tenant.share_pct
-        if density > best_density:
-            best, best_density = state, density
-    return best
-
-
-def _same_memory(table: _Table, first: int, second: int) -> bool:
-    settings = [table.systems[place].setting.mem_mhz for place in (first, second)]
-    return settings[0] == settings[1]
+        with_each = base[1] + system.values
+        better = fits & ~known[columns] & (with_each > values[columns])
+        values[columns[better]], places[columns[better]] = with_each[better], place
+        known[columns[fits]] = True
+    densities = (values - plan.value) / np.array([one.share_pct for one in table.tenants])
+    best = int(np.argmax(densities))
+    if densities[best] <= 0.0:
+        return None
+    return _State((*plan.tenants, table.tenants[best]), int(places[best]), float(values[best]))
 
 
 def _give_out_left_shares(alone: _Table, shared: _Table, plan: _State) -> _State:

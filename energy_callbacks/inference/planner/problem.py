@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
 from energy_callbacks.inference.records import Configuration, Tenant
@@ -107,14 +108,9 @@ class Problem:
         """Error of the sensor at the cap, W."""
         return (self.cap_w or 0.0) * self.sensor_error_pct / 100.0
 
-    def tenants(self) -> list[Tenant]:
+    def tenants(self) -> tuple[Tenant, ...]:
         """Return each process that may run: every model, share and batch."""
-        return [
-            Tenant(model=model, share_pct=share, batch=batch)
-            for model in dict.fromkeys(self.models)
-            for share in self.shares_pct
-            for batch in self.batches
-        ]
+        return _tenants(self.models, self.shares_pct, self.batches)
 
     def has(self, configuration: Configuration) -> bool:
         """Return whether all tenants and settings of a configuration may be chosen."""
@@ -157,3 +153,15 @@ class Problem:
         footprints = given.get("footprints", {})
         given["footprints"] = {name: Footprint(*one) for name, one in footprints.items()}
         return cls(**given)
+
+
+@cache  # a search asks for them hundreds of times
+def _tenants(
+    models: tuple[str, ...], shares_pct: tuple[int, ...], batches: tuple[int, ...]
+) -> tuple[Tenant, ...]:
+    return tuple(
+        Tenant(model=model, share_pct=share, batch=batch)
+        for model in dict.fromkeys(models)
+        for share in shares_pct
+        for batch in batches
+    )

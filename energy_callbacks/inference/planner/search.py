@@ -192,8 +192,9 @@ class _Search:
     def bound(self, best: Judged) -> tuple[float, str]:
         """Return a bound of the objective, and where it comes from."""
         pick = max if self.problem.objective == "throughput" else min
-        relaxed = milp.relaxed(self.pairs, self.problem.objective)
-        if self.deviation <= _ADDITIVE and self.solved is not None and relaxed is not None:
+        is_near = self.deviation <= _ADDITIVE and self.solved is not None
+        relaxed = milp.relaxed(self.pairs, self.problem.objective) if is_near else None
+        if self.solved is not None and relaxed is not None:
             reason = (
                 f"integer programming (HiGHS) over all plans of the additive model; its linear "
                 f"relaxation is {relaxed:.5g}"

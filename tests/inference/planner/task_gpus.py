@@ -29,15 +29,18 @@ class PhysicsModel:
         self.card = presets.card(key)
         self._workloads = presets.workloads(key)
         self._running = cache(self._run)
-        self._clocks = self.card.ladder_mhz
+        self._place = cache(self._place_of)
 
     def _run(self, tenants: tuple[Tenant, ...]) -> Running:
         return running(self.card, [(one, self._workloads[one.model]) for one in tenants])
 
+    def _place_of(self, sm_mhz: float | None) -> int:
+        clocks = self.card.ladder_mhz
+        return int(np.abs(clocks - (sm_mhz or clocks[-1])).argmin())
+
     def predict(self, configuration: Configuration) -> Prediction:
         found = self._running(configuration.tenants)
-        clocks = self._clocks
-        at = int(np.abs(clocks - (configuration.sm_mhz or clocks[-1])).argmin())
+        at = self._place(configuration.sm_mhz)
         rates = found.rates_per_s[:, at].tolist()
         return Prediction(
             throughput_per_s=_interval(sum(rates)),
