@@ -81,9 +81,9 @@ def test_only_so_much_is_followed(tmp_path):
 
 
 def test_a_training_that_goes_on_for_long(tmp_path):
-    """Readings are kept before the timeline discards them, ten minutes later."""
+    """Readings are kept before the timeline discards them, half an hour before the end."""
     short, long = (
-        Loop(tmp_path / str(steps), StepPhases(follow_s=20.0)).train(steps) for steps in (80, 2700)
+        Loop(tmp_path / str(steps), StepPhases(follow_s=20.0)).train(steps) for steps in (80, 6000)
     )
     assert long.refusal is None, long.sentence
     for after_short, after_long in zip(short.phases, long.phases, strict=True):
