@@ -25,6 +25,9 @@ from energy_callbacks.inference.predictor.rows import Array
 _AMPLITUDE: Final = (np.log(0.08), 1.0)
 _LENGTH: Final = (np.log(0.6), 0.7)
 _NOISE: Final = (np.log(0.02), 0.7)
+# Amplitude, lengths and noise are searched up to this many standard deviations of their priors: far
+# more than any measurements have needed, and not so much that exponentials overflow.
+_FARTHEST: Final = 8.0
 _PART: Final = 0.9  # of the true values that are within an interval
 # Fewer measurements do not tell a smooth residual from noise. On the traces of Zeus, a residual
 # hardly reduced the error of the throughput with 4 points (13.5 to 13.2 %), and more with 6 (11.0
@@ -128,7 +131,7 @@ def fitted(features: Array, jacobian: Array, variances: Array, targets: Array) -
     """Return the process whose amplitude, lengths and noise explain the measurements best."""
     with extras.requires("scipy", extra="powercap"):
         from scipy.optimize import minimize
-    means, _ = _prior(features.shape[1])
+    means, stds = _prior(features.shape[1])
     known: dict[str, Any] = {
         "features": features,
         "jacobian": jacobian,
@@ -146,7 +149,14 @@ def fitted(features: Array, jacobian: Array, variances: Array, targets: Array) -
         hyper[varies] = chosen
         return made.misfit(hyper)
 
-    found = minimize(misfit, means[varies], method="L-BFGS-B", options={"maxiter": 40})
+    reach = _FARTHEST * stds[varies]
+    found = minimize(
+        misfit,
+        means[varies],
+        method="L-BFGS-B",
+        bounds=list(zip(means[varies] - reach, means[varies] + reach, strict=True)),
+        options={"maxiter": 40},
+    )
     hyper = means.copy()
     hyper[varies] = found.x
     return Residual(**known, hyper=hyper)

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -286,3 +287,12 @@ def test_intervals_contain_noisy_windows() -> None:
             rate = one.throughput_per_s
             held.append(rate.low <= (window.throughput_per_s or 0) <= rate.high)
     assert 0.85 < np.mean(held) < 0.99
+
+
+def test_many_windows_of_one_configuration_are_fitted_without_warnings() -> None:
+    """``verify`` adds thirty windows of its plan to the trace."""
+    same = [measured(equal("small", 2, 50.0, 16))] * 30
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = Predictor.fit_only([*grid(), *same])
+    assert errors(found, same)[0] < 0.01
