@@ -4,6 +4,7 @@
 """
 
 import argparse
+import ast
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,13 @@ from energy_callbacks.sensing.sources.sysfs import families
 from energy_callbacks.sensing.sources.sysfs.family import Family, FileSensor
 
 FOLDER = Path(__file__).parent / "reference"
+ROOT = Path(__file__).parents[1]
+
+FILES = """# Files
+
+Each module of the source with the first line of its docstring.
+[Architecture](../architecture.md) says how they depend on each other, and where a change goes.
+{folders}"""
 
 METRICS = """# Metrics
 
@@ -184,7 +192,26 @@ def _help(parser: argparse.ArgumentParser) -> str:
     return f"```text\n{parser.format_help()}```\n"
 
 
-PAGES = {"metrics.md": metrics, "cli.md": cli, "sensors.md": sensors}
+def files() -> str:
+    """Return the page of all modules, by folder."""
+    tops = [ROOT / "energy_callbacks", *sorted((ROOT / "integrations").glob("energy_callbacks_*"))]
+    inits = [init for top in tops for init in sorted(top.rglob("__init__.py"))]
+    return FILES.format(folders="".join(_folder(init.parent) for init in inits))
+
+
+def _folder(folder: Path) -> str:
+    modules = [one for one in sorted(folder.glob("*.py")) if one.name != "__init__.py"]
+    rows = [f"- `{one.name}`: {_first_line(one)}" for one in modules]
+    title = f"## `{folder.relative_to(ROOT)}/`"
+    return "\n".join(["", title, "", _first_line(folder / "__init__.py"), "", *rows, ""])
+
+
+def _first_line(path: Path) -> str:
+    found = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return found.partition("\n")[0].replace("``", "`")
+
+
+PAGES = {"metrics.md": metrics, "cli.md": cli, "sensors.md": sensors, "files.md": files}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Counts forks, so that an object can detect that it was copied into a forked child process.
+"""Counts forks, so that an object knows that it is a copy in a forked child; locks for that case.
 
 An object compares ``generation`` with the value of ``generation`` at the object's creation.
 Comparing process ids would also work, but the system call of ``os.getpid()`` takes 7 us with cold

@@ -1,4 +1,4 @@
-"""Runs the optimizer in one attempt, on a thread of its own.
+"""Runs the optimizer in one attempt, on a separate thread.
 
 Every rank measures windows. The first rank of a host, its leader, changes the GPUs that the ranks
 of the host use. Rank 0 decides (``coordinator.py``). The training thread is never used, except by

@@ -161,9 +161,9 @@ def partitions(problem: Problem, model: PredictionModel, levels: Sequence[Level]
     """Return partitions that may be the best under some cap.
 
     For one model they are all numbers of equal tenants. Of the published tasks with a fixed cap,
-    the best of them is at most 3.1 % below the best plan (powercap.md, section 4c). For several
-    models they are the plans for caps from 40 to 100 % of the highest power, and those with other
-    batches.
+    the best of them is at most 3.1 % below the best known plan, by PctoDL's published predictor.
+    For several models they are the plans for caps from 40 to 100 % of the highest power, and those
+    with other batches.
 
     Raises:
         ValueError: if there is no plan even without a cap.

@@ -25,8 +25,8 @@ _NOISE_MEMORY: Final = 60.0
 # changes by 0.05 % of its power in a second if half of it is static.
 _DRIFT: Final = 5e-4
 # Standard deviation of the error of a predicted change of power, relative to the change. Held-out
-# errors over clocks are 1.3 to 1.6 % where the power halves (powercap.md, section 4b); the form of
-# the card may be another one, so that it is taken three times as large.
+# errors over clocks are 1.3 to 1.6 % where the power halves, on measured curves. The form of the
+# card may be another one, so that a larger value is taken.
 SLOPE: Final = 0.15
 # In the first window at another level, the clock passes through those between: a part of the
 # window, and so of the change.

@@ -11,8 +11,8 @@ from energy_callbacks.inference.predictor.rows import Array, Rows
 from energy_callbacks.inference.records import MeasuredWindow
 
 # Units between a tenant with equal neighbours and one with very different ones. What a tenant loses
-# by its neighbours hardly depends on which they are: 10 % on average over 750 pairs of models on a
-# V100, and 17 % at the 95 % quantile (powercap.md, section 0).
+# by its neighbours hardly depends on which they are: in published measurements of 750 pairs of
+# models on a V100, it is 10 % on average and 17 % at the 95 % quantile.
 _OTHERS: Final = 0.3
 # Units between the rates of two models, which makes their residuals independent.
 _APART: Final = 1e3

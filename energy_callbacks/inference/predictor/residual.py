@@ -26,7 +26,9 @@ _AMPLITUDE: Final = (np.log(0.08), 1.0)
 _LENGTH: Final = (np.log(0.6), 0.7)
 _NOISE: Final = (np.log(0.02), 0.7)
 _PART: Final = 0.9  # of the true values that are within an interval
-# Fewer measurements do not tell a smooth residual from noise (powercap.md, section 4b).
+# Fewer measurements do not tell a smooth residual from noise. On the traces of Zeus, a residual
+# hardly reduced the error of the throughput with 4 points (13.5 to 13.2 %), and more with 6 (11.0
+# to 9.9 %).
 _LEAST: Final = 6
 
 

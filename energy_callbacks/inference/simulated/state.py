@@ -8,7 +8,8 @@ import numpy as np
 from energy_callbacks.inference.simulated.physics import Array, Card, Running, running
 
 STEP_S: Final = 0.001
-# The power limit is compared with the mean power of this time, in ms. (powercap.md, 4e)
+# The power limit is compared with the mean power of this time, in ms: an assumption, because NVIDIA
+# publishes no value.
 _LIMITER_MS: Final = 50
 # Workloads with pauses have one in each cycle of this length, in ms; it is longer than the time in
 # which the power limit acts, and shorter than the windows in which power is measured.

@@ -1,4 +1,4 @@
-"""Finds the GPUs that a user names, and the NVIDIA cards that this process uses.
+"""Finds the GPUs that a user names, and the NVIDIA cards that ``CUDA_VISIBLE_DEVICES`` names.
 
 After the framework has initialised CUDA, the driver itself lists the visible devices
 (``cuda_driver``). Before that, ``resolve`` interprets the *mask* in the same way as CUDA. The mask

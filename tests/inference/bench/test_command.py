@@ -26,11 +26,18 @@ def finishes(out: Path, *words: str) -> None:
     assert main([*BENCH, "--gpu", "sim", *small, "--out", str(out), "-q", *words]) == 0
 
 
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Provide the results of all algorithms, which share the predictors of two tasks."""
+    folder = tmp_path_factory.mktemp("bench")
+    finishes(folder, "--algorithm", *EVERY, "--task-id", "29", "116")
+    return folder
+
+
 @pytest.mark.parametrize("algorithm", EVERY)
-def test_every_algorithm_runs(algorithm: str, tmp_path: Path) -> None:
+def test_every_algorithm_runs(algorithm: str, results: Path) -> None:
     """Each name of a controller works with fixed and changing caps, also for training."""
-    finishes(tmp_path, "--algorithm", algorithm, "--task-id", "29", "116")
-    files = list(tmp_path.glob(f"*_{algorithm}/*.csv"))
+    files = list(results.glob(f"*_{algorithm}/*.csv"))
     assert len(files) == 2
     for path in files:
         with path.open(newline="") as file:

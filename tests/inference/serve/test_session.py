@@ -229,7 +229,7 @@ def test_the_shadow_finds_better_tenants() -> None:
         server(),
         lambda _: ShadowTuner(Fixed(start), resnet(4, 8, 16, 32), Bench()),
         CapSchedule.fixed(500.0),
-        seconds=90,
+        seconds=40,
     )
     before, after = report.windows[1][0], report.windows[-1][0]
     assert after.throughput_per_s > 1.3 * before.throughput_per_s

@@ -24,8 +24,8 @@ def report_of(
     """A run with constant powers of a GPU and a CPU, and no reading of memory."""
     clock = FakeClock()
     sources = [
-        ScriptedSource(clock, power_w=lambda t_s: gpu_w, interval_s=1.0),
-        ScriptedSource(clock, power_w=lambda t_s: cpu_w, interval_s=1.0, device=CPU),
+        ScriptedSource(clock, power_w=lambda t_s: gpu_w, interval_s=duration_s / 60.0),
+        ScriptedSource(clock, power_w=lambda t_s: cpu_w, interval_s=duration_s / 60.0, device=CPU),
     ]
     config = EnergyConfig(report_dir=folder / "run", **settings)  # type: ignore[arg-type]
     with EnergyMeter(config=config, sources=sources, clock=clock) as meter:

@@ -1,4 +1,4 @@
-"""Reads several sensors whose values are in files, each of which may fail by itself."""
+"""Reads several sensors whose values are in files, each of which may fail alone."""
 
 import errno
 from collections.abc import Callable, Iterable
