@@ -10,9 +10,10 @@ from energy_callbacks.report_process import queue
 
 
 def leave_out_charts(patch: pytest.MonkeyPatch) -> None:
-    """Make reports without the charts of the run from now on."""
+    """Make reports without charts of the run and of its sections from now on."""
     patch.setattr("energy_callbacks.report.charts.catalogue.CHARTS", ())
     patch.setattr("energy_callbacks.report.render.html.CHARTS", ())
+    patch.setattr("energy_callbacks.report.charts.sections.Chart", lambda **_: None)
 
 
 @pytest.fixture(autouse=True)

@@ -169,8 +169,8 @@ def die(folder: Path, rank: int) -> None:
     """Kill this process (-9) when its journal, in a run folder, has steps and energy of it."""
     end_s = time.monotonic() + 60.0
     while time.monotonic() < end_s:
-        own = (one for one in build(folder).attempts if one.rank == rank)
-        if any(one.steps and one.energy.energy_j for one in own):
+        own = (one for one in build(folder).ranks if one.rank == rank)
+        if any(one.steps and one.gpu.energy_j for one in own):
             break
         time.sleep(0.1)
     os.kill(os.getpid(), signal.SIGKILL)

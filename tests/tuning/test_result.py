@@ -29,6 +29,7 @@ def test_the_report_has_the_curve(found: tuple[BatchSizeResult, EnergyReport]) -
     assert html.from_html(html.render(report)).batch_sizes == report.batch_sizes
 
 
+@pytest.mark.charts
 def test_text_and_page_tell_it(found: tuple[BatchSizeResult, EnergyReport]) -> None:
     """A row for each trial; the page has the picture twice, for wide and narrow windows."""
     result, report = found

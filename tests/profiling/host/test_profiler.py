@@ -207,6 +207,7 @@ def test_memory_lines_are_in_the_report(tmp_path, monkeypatch):
     assert "mmap.mmap(-1, 64 &lt;&lt; 20" in html.render(build(folder))
 
 
+@pytest.mark.charts
 def test_the_report_shows_it_everywhere(tmp_path):
     """Text, page and pictures have the table and the icicle; JSON restores the report."""
     train(tmp_path, HostProfiler())

@@ -103,6 +103,7 @@ def test_a_run_with_a_search_gets_no_estimate(tmp_path: Path) -> None:
     assert advice(with_search(of_limit(tmp_path, 550.0), search())) == ()
 
 
+@pytest.mark.charts
 def test_the_section_says_what_was_chosen_and_saved(report: EnergyReport) -> None:
     """In the text; and the charts of the curves and of the changes can be drawn."""
     found = with_search(report, search())

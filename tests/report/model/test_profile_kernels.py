@@ -124,6 +124,7 @@ def test_tables_add_up() -> None:
     )  # it shares 2 ms with a copy
 
 
+@pytest.mark.charts
 def test_text_page_and_terminal(tmp_path: Path) -> None:
     """All three have the sentences and all kinds of work, and say that energy is attributed."""
     found = report(tmp_path, record(*GOOD))
