@@ -19,7 +19,7 @@ from tests.powercap.nvml_clock import NvmlClock, prepare
 MODEL = PowerModel(busy_w=650.0, step_s=0.4, memory_time_ratio=1.1)
 FOUND_W = 700.0
 # Enough steps for the search and two windows at the chosen limit.
-PLAN = Plan(epochs=3, samples=160, validation_samples=8, step_s=0.001)
+PLAN = Plan(epochs=3, samples=200, validation_samples=8, step_s=0.001)
 # Enough steps for the first changes of a search.
 SHORT = replace(PLAN, epochs=2, samples=80)
 
