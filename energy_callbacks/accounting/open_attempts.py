@@ -77,7 +77,7 @@ def wait_for_reports(path: Path) -> None:
 
 def _ending(path: Path) -> Iterator["ActiveAttempt"]:
     place = path.resolve()
-    for attempt, (_, generation) in tuple(_open.items()):
+    for attempt, (_, generation) in _open.copy().items():
         if generation == forks.generation and attempt.thread.is_ending:
             folder = attempt.run_folder.resolve()
             if folder.is_relative_to(place) or place.is_relative_to(folder):
@@ -89,7 +89,9 @@ def close_all() -> None:
 
     Ctrl-C ends the wait for journals and reports.
     """
-    ours = {one: at_exit for one, (at_exit, made) in _open.items() if made == forks.generation}
+    # Attempts are removed by their journals' threads at any time.
+    known = _open.copy()
+    ours = {one: at_exit for one, (at_exit, made) in known.items() if made == forks.generation}
     try:
         for at_exit in ours.values():
             at_exit()

@@ -68,6 +68,25 @@ def test_all_attempts_end_at_exit_in_the_order_of_their_starts() -> None:
     assert ended == ["first", "second"]
 
 
+def test_an_attempt_may_be_removed_while_all_are_read() -> None:
+    """The journal's thread of an attempt removes it at any time."""
+
+    class Removing(FakeAttempt):
+        others: list[ActiveAttempt] = []  # noqa: RUF012 - set below
+
+        def __hash__(self) -> int:  # called while the attempts are read
+            while self.others:
+                open_attempts.remove(self.others.pop())
+            return id(self)
+
+    ended: list[str] = []
+    add(Removing(), lambda: ended.append("first"))
+    second = add(FakeAttempt(), lambda: ended.append("second"))
+    Removing.others = [second]
+    open_attempts.close_all()
+    assert ended == ["first", "second"]
+
+
 def test_reports_are_waited_for_longer_than_journals(tmp_path: Path) -> None:
     """Only for attempts that are ending in this folder."""
     here, running = FakeAttempt(tmp_path / "a"), FakeAttempt(tmp_path / "a", is_ending=False)
