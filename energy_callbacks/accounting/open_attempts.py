@@ -77,11 +77,18 @@ def wait_for_reports(path: Path) -> None:
 
 def _ending(path: Path) -> Iterator["ActiveAttempt"]:
     place = path.resolve()
-    for attempt, (_, generation) in _open.copy().items():
-        if generation == forks.generation and attempt.thread.is_ending:
+    for attempt in _ours():
+        if attempt.thread.is_ending:
             folder = attempt.run_folder.resolve()
             if folder.is_relative_to(place) or place.is_relative_to(folder):
                 yield attempt
+
+
+def _ours() -> dict["ActiveAttempt", Callable[[], object]]:
+    """Return the attempts that this process has started, and what ends each of them at exit."""
+    # A copy, because the journals' threads remove attempts at any time.
+    known = _open.copy()
+    return {one: at_exit for one, (at_exit, made) in known.items() if made == forks.generation}
 
 
 def close_all() -> None:
@@ -89,9 +96,7 @@ def close_all() -> None:
 
     Ctrl-C ends the wait for journals and reports.
     """
-    # Attempts are removed by their journals' threads at any time.
-    known = _open.copy()
-    ours = {one: at_exit for one, (at_exit, made) in known.items() if made == forks.generation}
+    ours = _ours()
     try:
         for at_exit in ours.values():
             at_exit()

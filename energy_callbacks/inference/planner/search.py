@@ -79,8 +79,7 @@ def plan(
     if measured is not None and method != "auto":
         raise ValueError(f"measured configurations are compared without a method, got {method!r}")
     search = _Search.begin(problem, model, additive)
-    chosen = None if measured is None else {_MEASURED: search.best_of(measured)}
-    found = chosen or search.by_method(method)
+    found = search.by_method(method) if measured is None else {_MEASURED: search.best_of(measured)}
     best_name, best = _best(found if method == "auto" else {method: found[method]})
     if best is None or best.excess > 0.0:
         return _refusal(search, found, method)
