@@ -106,7 +106,6 @@ def test_a_network_that_cannot_be_captured_runs_without_graphs(gpu: Gpu) -> None
 
 def test_a_network_that_needs_too_much_memory_is_not_run_again(gpu: Gpu) -> None:
     """The tenant reports it as out of memory."""
-
     runs: list[int] = []
 
     def network(inputs: torch.Tensor) -> torch.Tensor:
