@@ -5,6 +5,10 @@ Phases are numbered in the order in which they first begin, so ``train`` is earl
 is not ahead when the validation ends, if it has waited for the result. A candidate of
 ``edge_delays`` has the same delays for all edges and cannot describe this.
 
+If the power rises at the edges that are later than the others, the device may have nothing to do
+there, because the host starts slowly: a loader starts its workers, for example. Energies without
+such delays are then a part of the interval.
+
 Two delays need sums of four times the size. They are computed from the newest intervals only, when
 the attempt ends. The fit counts only if it explains these intervals decisively better. The energy
 that the delays move at an edge is then taken to be the same in the whole attempt.
@@ -37,6 +41,9 @@ _DECISIVE: Final = 15.0
 _ROWS: Final = 4
 # Fewer edges of each kind than this do not show a delay.
 _FEWEST: Final = 4
+# A device runs phases in the order of the host: delays that would reverse the edges of more than
+# this share of the phases are impossible.
+_REVERSED: Final = 0.1
 
 
 def _sums(recent: RecentIntervals, exposed: Array) -> GridSums:
@@ -116,7 +123,7 @@ def fit_kinds(
 
     Returns:
         The energy of each phase in the whole attempt, (P,), and the half-width of its 95 % interval
-        due to the uncertainty of the delays, (P,), J. ``None`` if equal delays explain the
+        due to what is not known about the delays, (P,), J. ``None`` if equal delays explain the
         intervals as well.
     """
     later = np.triu(sums.changes, 1).sum(), np.tril(sums.changes, -1).sum()
@@ -124,21 +131,63 @@ def fit_kinds(
         return None
     of_equal = _sums(recent, equal[:, None])
     misfit = _fits(of_equal, np.ones((1, 1)), sums.mean_w).misfit[0]
-    pairs = _grid(_ROUNDS[0])
+    leads_s = _longest_leads_s(sums)
+    pairs = _in_order(_grid(_ROUNDS[0]), leads_s)
     for step in _ROUNDS[1:]:
         cost = _fits(*_of_kinds(sums, recent, pairs), sums.mean_w).misfit
-        pairs = _around(pairs[np.argsort(cost, kind="stable")[:_REFINED]], step)
-    of_kinds, weights = _of_kinds(sums, recent, np.append(pairs, _NO_DELAYS, axis=0))
-    fits = _fits(of_kinds, weights[:-1], sums.mean_w)
+        best = pairs[np.argsort(cost, kind="stable")[:_REFINED]]
+        pairs = _in_order(_around(best, step), leads_s)
+    fits, whole_j = _energies(sums, recent, pairs)
     if misfit - fits.misfit.min() < _DECISIVE * scale:
         return None
     shares = np.exp((fits.misfit.min() - fits.misfit) / (2.0 * scale))
     shares /= shares.sum()
+    mean_j = shares @ whole_j
+    delay_j = NORMAL_95 * np.sqrt(shares @ (whole_j - mean_j) ** 2)
+    best = pairs[fits.best]
+    if _rises(sums.changes, fits.levels_w[fits.best], is_later=best[0] > best[1]):
+        equal_j = _energies(sums, recent, np.full((1, 2), best.min()))[1][0]
+        delay_j += np.abs(equal_j - mean_j)
+    return mean_j, delay_j
+
+
+def _energies(sums: PhaseSums, recent: RecentIntervals, pairs: Array) -> tuple[Fits, Array]:
+    """Return the fits for n pairs of delays, and the energies in the whole attempt, J, (n, P)."""
+    of_kinds, weights = _of_kinds(sums, recent, np.append(pairs, _NO_DELAYS, axis=0))
+    fits = _fits(of_kinds, weights[:-1], sums.mean_w)
     moved_j = fits.energy_j - of_kinds.energies_j(weights[-1:], fits.levels_w)
     share = recent.changes.sum() / sums.changes.sum()
-    whole_j = sums.on_host_j(fits.levels_w) + moved_j / share
-    mean_j = shares @ whole_j
-    return mean_j, NORMAL_95 * np.sqrt(shares @ (whole_j - mean_j) ** 2)
+    whole_j: Array = sums.on_host_j(fits.levels_w) + moved_j / share
+    return fits, whole_j
+
+
+def _rises(changes: Array, levels_w: Array, *, is_later: bool) -> bool:
+    """Return whether the power rises at the edges to later, or to earlier, phases."""
+    rises_w = changes * (levels_w - levels_w[:, None])
+    return bool((np.triu(rises_w) if is_later else np.tril(rises_w)).sum() > 0.0)
+
+
+def _longest_leads_s(sums: PhaseSums) -> tuple[float, float]:
+    """Return the longest time by which edges to later and to earlier phases may be later, s.
+
+    If edges to later phases were later than the others by more than the duration of the phases
+    between them, the device would end these phases before it begins them.
+    """
+    edges = {}
+    for one in (stretch.edges for stretch in sums.recent):
+        yield_if_due()
+        is_later = np.diff(one.labels) > 0
+        edges |= zip(one.t_s.tolist(), is_later.tolist(), strict=True)
+    t_s, is_later = np.array(sorted(edges.items())).T
+    durations_s, turns = np.diff(t_s), np.diff(is_later)
+    later_s, earlier_s = (np.append(durations_s[turns == one], np.inf) for one in (-1.0, 1.0))
+    return tuple(float(np.quantile(one, _REVERSED, method="lower")) for one in (later_s, earlier_s))
+
+
+def _in_order(pairs: Array, leads_s: tuple[float, float]) -> Array:
+    """Return the pairs of delays, (n, 2), that keep the order of the edges."""
+    later_s = _STEP_S * (pairs[:, 0] - pairs[:, 1])
+    return pairs[(later_s <= leads_s[0]) & (-later_s <= leads_s[1])]
 
 
 def _grid(step: float) -> Array:

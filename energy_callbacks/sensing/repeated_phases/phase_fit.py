@@ -71,6 +71,8 @@ _UNEQUAL_SHARE: Final = 0.1
 # whether they explain the readings better.
 _INSIGNIFICANT: Final = 3.0
 _SUSPECT: Final = 1.0
+# Phases with at most this number of edges do not show a delay.
+_SELDOM: Final = 4
 # Candidates are refined until the probability is distributed over this number of them, but at most
 # this number of times.
 _ENOUGH: Final = 15.0
@@ -180,7 +182,7 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
         if 1.0 / (fit.candidates.shares(fit.cost) ** 2).sum() >= _ENOUGH:
             break
         fit = _fit(sums, recent, fit.candidates.finer(fit.cost), fit.noise.highest)
-    return _with_kinds(fit, _averaged(fit))
+    return _with_seldom(fit, _with_kinds(fit, _averaged(fit)))
 
 
 def _in_proportion(sums: PhaseSums) -> PhaseEnergies:
@@ -214,6 +216,21 @@ def _with_kinds(fit: _Fit, equal: PhaseEnergies) -> PhaseEnergies:
     changed_j = _UNEQUAL_SHARE * np.abs(energy_j - equal.energy_j)
     edge_j = np.hypot(np.hypot(delay_j, changed_j), _place_j(fit))
     return replace(equal, energy_j=_not_negative(energy_j), edge_j=edge_j)
+
+
+def _with_seldom(fit: _Fit, found: PhaseEnergies) -> PhaseEnergies:
+    """Return the result with wider intervals for phases that occur too seldom to show a delay.
+
+    The delays of other edges may not apply to them: when a training begins, the host has queued
+    nothing, so the device is not behind. Their intervals include the energy between the host's
+    edges, and those of the phases beside them are as much wider.
+    """
+    changes = fit.sums.changes
+    is_seldom = changes.sum(axis=0) + changes.sum(axis=1) <= _SELDOM
+    on_host_j = fit.sums.on_host_j(fit.fits.levels_w[[fit.fits.best]])[0]
+    moved_j = np.abs(found.energy_j - on_host_j) * is_seldom
+    beside = changes + changes.T > 0.0
+    return replace(found, edge_j=found.edge_j + moved_j + beside @ moved_j)
 
 
 def _ridge_s(sums: PhaseSums, noise: float) -> float:
