@@ -173,15 +173,18 @@ def _longest_leads_s(sums: PhaseSums) -> tuple[float, float]:
     If edges to later phases were later than the others by more than the duration of the phases
     between them, the device would end these phases before it begins them.
     """
-    edges = {}
+    edges: dict[float, bool] = {}
     for one in (stretch.edges for stretch in sums.recent):
         yield_if_due()
-        is_later = np.diff(one.labels) > 0
-        edges |= zip(one.t_s.tolist(), is_later.tolist(), strict=True)
+        edges |= zip(one.t_s.tolist(), (np.diff(one.labels) > 0).tolist(), strict=True)
     t_s, is_later = np.array(sorted(edges.items())).T
     durations_s, turns = np.diff(t_s), np.diff(is_later)
-    later_s, earlier_s = (np.append(durations_s[turns == one], np.inf) for one in (-1.0, 1.0))
-    return tuple(float(np.quantile(one, _REVERSED, method="lower")) for one in (later_s, earlier_s))
+
+    def longest_s(turn: float) -> float:
+        between_s = np.append(durations_s[turns == turn], np.inf)
+        return float(np.quantile(between_s, _REVERSED, method="lower"))
+
+    return longest_s(-1.0), longest_s(1.0)
 
 
 def _in_order(pairs: Array, leads_s: tuple[float, float]) -> Array:
