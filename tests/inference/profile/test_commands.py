@@ -61,6 +61,19 @@ def test_out_of_memory_is_a_row(out: Path, capsys: pytest.CaptureFixture[str]) -
     assert "oom (simulated)" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_profile_without_figures_has_failed(
+    more: list[str], out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit code is 1, and the message has the note of a row; so it is if nothing is left."""
+    words = [*PROFILE, "--share", "100", "--batch", "100000", "--window", "1", "--out", str(out)]
+    for again in ([], ["--resume"]):
+        assert main([*words, *again, *more]) == 1
+        shown = capsys.readouterr()
+        assert f"{out}: no row has figures; the last one: oom, {read(out)[-1].note}" in shown.err
+        assert shown.out
+
+
 def test_the_cpu_is_not_measured_silently(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], out: Path
 ) -> None:
