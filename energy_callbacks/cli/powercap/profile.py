@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="M",
         help="models: names of torchvision, such as resnet50; zoo:NAME of the small networks of "
-        "this package, such as zoo:simple_cnn; or module:function",
+        "this package, such as zoo:simple_cnn; or module:function; eager: before a name, such as "
+        "eager:resnet50, for inference without CUDA graphs",
     )
     add(
         "--mode",
