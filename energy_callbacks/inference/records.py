@@ -146,6 +146,8 @@ class Prediction:
         sm_util_pct: time in which a kernel runs, percent.
         mem_util_pct: time in which memory is read or written, percent.
         source: ``"simulated"`` if the predictor was fitted to simulated rows.
+        gpu_name: name of the GPU for which it holds; empty if it is not known.
+        mode: inference or training; ``None`` if it is not known.
     """
 
     throughput_per_s: Interval
@@ -155,3 +157,5 @@ class Prediction:
     sm_util_pct: Interval | None = None
     mem_util_pct: Interval | None = None
     source: Source = "measured"
+    gpu_name: str = ""
+    mode: Mode | None = None

@@ -18,7 +18,7 @@ from energy_callbacks.inference.profile.open_device import CPU, LocalDevice
 from energy_callbacks.inference.profile.steps import check_name
 from energy_callbacks.inference.profile.tenants import LOAD_S
 from energy_callbacks.inference.protocols import Bench
-from energy_callbacks.inference.records import Configuration, needed
+from energy_callbacks.inference.records import Configuration, Mode, needed
 from energy_callbacks.powercap.actuators.protocol import Actuator
 from energy_callbacks.powercap.settings import Knob, KnobRange
 from energy_callbacks.sensing.gpus import devices
@@ -27,6 +27,7 @@ from energy_callbacks.sensing.sources.nvidia.source import inventory
 if TYPE_CHECKING:
     from energy_callbacks.inference.simulated.gpu import SimulatedGpu
 
+_MODES: Final = {"infer": "inference", "train": "training"}
 _SIMULATED: Final = "sim:"  # as in the names of presets, which are imported when needed
 
 
@@ -120,6 +121,31 @@ def identity(arguments: argparse.Namespace) -> tuple[str, str]:
     if is_simulated(arguments):
         return simulated(arguments).card.name, images.SYNTHETIC
     return device(arguments.gpu).name, images.dataset_name(arguments.data)
+
+
+def check_made_for(
+    arguments: argparse.Namespace, file: Path, gpu_name: str, mode: Mode | None, asked: Mode | None
+) -> None:
+    """Raise ``ValueError`` if a plan or predictor was made for another GPU or mode.
+
+    Args:
+        arguments: options of the command.
+        file: the plan or predictor.
+        gpu_name: the GPU for which it was made; empty if it is not known.
+        mode: the mode for which it was made; ``None`` if it is not known.
+        asked: the mode that is needed; ``None`` for that of the file.
+    """
+    name, _ = identity(arguments)
+    if gpu_name not in ("", name):
+        raise ValueError(
+            f"{file} is for {gpu_name}, but --gpu {arguments.gpu} is {name}; name the other GPU "
+            "with --gpu, or profile this one, fit, and plan again"
+        )
+    if mode and asked and mode != asked:
+        raise ValueError(
+            f"{file} is for {_MODES[mode]}, not for {_MODES[asked]}; use one that was made from a "
+            f"profile with --mode {asked}"
+        )
 
 
 def check_models(arguments: argparse.Namespace, models: Sequence[str]) -> None:

@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="M",
         help="models: names of torchvision, such as resnet50; zoo:NAME of the small networks of "
-        "this package, such as zoo:simple_cnn; or module:function",
+        "this package, such as zoo:simple_cnn; or module:function; eager: before a name, such as "
+        "eager:resnet50, for inference without CUDA graphs",
     )
     add(
         "--mode",
@@ -122,7 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure configurations, and append a row for each to the file; return 0.
+    """Measure configurations, and append a row for each; return 1 if no row has figures, else 0.
 
     Out of memory, time-outs and crashes are rows with a status.
     """
@@ -153,8 +154,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
             for one in progress:
                 logger.info("%s", _line(one))
-    _conclude(arguments, len(jobs))
-    return 0
+    return _conclude(arguments, len(jobs))
 
 
 def _rows(path: Path) -> list[MeasuredWindow]:
@@ -314,10 +314,17 @@ def _text(one: Configuration) -> str:
     return ", ".join((tenants, *values))
 
 
-def _conclude(arguments: argparse.Namespace, count: int) -> None:
+def _conclude(arguments: argparse.Namespace, count: int) -> int:
     rows = read(arguments.out)
+    failed = sum(row.status != "ok" for row in rows)
     if arguments.json:
         options.print_json([asdict(row) for row in rows])
-        return
-    failed = sum(row.status != "ok" for row in rows)
-    print(f"{arguments.out}: {len(rows)} rows, {failed} without figures, of {count} windows")
+    else:
+        print(f"{arguments.out}: {len(rows)} rows, {failed} without figures, of {count} windows")
+    if failed < len(rows):
+        return 0
+    last = rows[-1]
+    logger.error(
+        "%s: no row has figures; the last one: %s, %s", arguments.out, last.status, last.note
+    )
+    return 1

@@ -170,9 +170,15 @@ class _Chosen:
             raise ValueError("--algorithm fixed needs --plan")
         if arguments.enable_shadow and arguments.params is None:
             raise ValueError("--enable-shadow needs --params")
-        self._predictor: PredictionModel = (
-            _NoPredictor() if arguments.params is None else Predictor.load(arguments.params)
-        )
+        self._predictor: PredictionModel = _NoPredictor()
+        check = open_bench.check_made_for
+        if arguments.params is not None:
+            self._predictor = fitted = Predictor.load(arguments.params)
+            of = fitted.identity
+            check(arguments, arguments.params, of["gpu_name"], of["mode"], asked="infer")
+        if plan is not None:
+            made = plan.prediction
+            check(arguments, arguments.plan, made.gpu_name, made.mode, asked="infer")
         self.needs = self.controller(dict.fromkeys(self.models)).needs
 
     def controller(self, rates: Rates) -> Controller:

@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--mode",
         choices=get_args(Mode),
-        default="infer",
-        help="inference or training (default: infer)",
+        default=None,
+        help="inference or training (default: that of the plan)",
     )
     add("--seconds", type=int, default=30, metavar="N", help="windows of one second (default: 30)")
     text = "time before the first window, in seconds (default: 3)"
@@ -47,7 +47,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"--seconds must be at least 1, got {arguments.seconds}")
 
     open_bench.check_models(arguments, [one.model for one in plan.configuration.tenants])
-    if plan.prediction.source == "simulated" and not open_bench.is_simulated(arguments):
+    made = plan.prediction
+    open_bench.check_made_for(
+        arguments, arguments.plan, made.gpu_name, made.mode, asked=arguments.mode
+    )
+    if made.source == "simulated" and not open_bench.is_simulated(arguments):
         logger.warning("the plan is for a simulated GPU; --gpu sim:NAME runs it on one")
 
     def write(row: MeasuredWindow) -> None:

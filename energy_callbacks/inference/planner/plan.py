@@ -15,6 +15,7 @@ from energy_callbacks.inference.records import Configuration, Interval, Predicti
 VERSION: Final = 1
 # 90 % of a normal distribution are within this number of standard deviations, and 95 % below it.
 Z: Final = 1.645
+_ADDED: Final = ("gpu_name", "mode")
 UNITS: Final[Mapping[Objective, str]] = {"throughput": "samples/s", "energy": "J/sample"}
 
 
@@ -80,6 +81,8 @@ class Plan:
         return {
             "version": VERSION,
             "source": self.prediction.source,
+            # Earlier versions do not read predictions with these fields.
+            **{name: values["prediction"].pop(name) for name in _ADDED},
             "gap": self.gap,
             "unit": UNITS[self.problem.objective],
             **values,
@@ -103,7 +106,12 @@ class Plan:
         return cls(
             problem=Problem.from_json(values["problem"]),
             configuration=_configuration(values["configuration"]),
-            prediction=_prediction(values["prediction"]),
+            prediction=_prediction(
+                {
+                    **values["prediction"],
+                    **{name: values[name] for name in _ADDED if name in values},
+                }
+            ),
             margin=Margin(sigma_w=margin["sigma_w"], sensor_error_w=margin["sensor_error_w"]),
             **{name: values[name] for name in kept},
         )

@@ -1,6 +1,7 @@
 """Makes predictions with intervals of values on logarithmic scales."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,10 @@ _NONE = Interval(0.0, 0.0, 0.0)
 
 
 def of(
-    configurations: Sequence[Configuration], found: Mapping[str, Array], source: Source
+    configurations: Sequence[Configuration],
+    found: Mapping[str, Array],
+    source: Source,
+    identity: Mapping[str, Any],
 ) -> list[Prediction]:
     """Return predictions.
 
@@ -20,7 +24,9 @@ def of(
         configurations: what is predicted.
         found: values and half widths of intervals in columns, by field of ``Estimate``.
         source: where the windows come from.
+        identity: ``gpu_name`` and ``mode`` of the windows.
     """
+    origin = {"source": source, **{name: identity[name] for name in ("gpu_name", "mode")}}
     rates = iter(_exponentials(found["rate"]))
     others = {
         name: _exponentials(one) if name == "power" else _percents(one)
@@ -32,7 +38,7 @@ def of(
             configuration,
             {tenant: next(rates) for tenant, _ in rows.groups(configuration)},
             {name: each[at] for name, each in others.items()},
-            source,
+            origin,
         )
         for at, configuration in enumerate(configurations)
     ]
@@ -42,7 +48,7 @@ def _prediction(
     configuration: Configuration,
     rates: Mapping[Tenant, Interval],
     others: Mapping[str, Interval],
-    source: Source,
+    origin: Mapping[str, Any],
 ) -> Prediction:
     tenants = tuple(rates[tenant] for tenant in configuration.tenants)
     latencies = {
@@ -56,7 +62,7 @@ def _prediction(
         tenant_latencies_ms=tuple(latencies[tenant] for tenant in configuration.tenants),
         sm_util_pct=others.get("sm_util"),
         mem_util_pct=others.get("mem_util"),
-        source=source,
+        **origin,
     )
 
 

@@ -135,7 +135,7 @@ class Predictor:
                 more, half = left.predict(one.features, one.slopes)
                 center = one.values - one.slopes @ (self.theta - self.means) + more
                 found[one.kind] = np.column_stack([center, half])
-        return predictions.of(configurations, found, self.source)
+        return predictions.of(configurations, found, self.source, self.identity)
 
     def gains(self, configurations: Sequence[Configuration]) -> Array:
         """Return by how much measuring each configuration reduces the variances of all of them.

@@ -13,6 +13,7 @@ import torch
 # Batches before a capture, in which libraries choose algorithms and allocate what they need. Three
 # are the number in PyTorch's documentation of CUDA graphs.
 _WARMUP: Final = 3
+_WITHOUT: Final = "runs without CUDA graphs: "
 
 
 class GraphedStep:
@@ -24,17 +25,18 @@ class GraphedStep:
     Args:
         network: the network, on a GPU.
         inputs: the largest batch, on the same GPU.
+        cause: why there is to be no graph; empty if there is to be one.
 
     Attributes:
         note: why there is no graph; empty if there is one.
     """
 
-    def __init__(self, network: torch.nn.Module, inputs: torch.Tensor) -> None:
+    def __init__(self, network: torch.nn.Module, inputs: torch.Tensor, cause: str = "") -> None:
         self._network, self._inputs = network, inputs
         self._steps: dict[int, Callable[[], object]] = {}
         # One pool for all graphs: they never run at the same time, and nobody reads their outputs.
         self._pool = torch.cuda.graph_pool_handle()
-        self.note = ""
+        self.note = _WITHOUT + cause if cause else ""
 
     def __call__(self, samples: int) -> None:
         """Run the first samples of the batch."""
@@ -57,7 +59,7 @@ class GraphedStep:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            self.note = f"runs without CUDA graphs: {_cause(error)}"
+            self.note = _WITHOUT + _cause(error)
             return run
 
 

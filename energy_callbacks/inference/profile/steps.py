@@ -1,8 +1,9 @@
 """Builds what runs batches of a model, in the process of a tenant.
 
 A model is named as one of ``TORCHVISION``, as ``zoo:NAME`` of the package's small networks, or as
-``module:function``. Weights are random, with a fixed seed: the power at the same throughput depends
-on the values of weights and data.
+``module:function``; ``eager:`` before a name is for inference without CUDA graphs. Weights are
+random, with a fixed seed: the power at the same throughput depends on the values of weights and
+data.
 """
 
 import gc
@@ -32,6 +33,7 @@ _BUILDERS: Final = {"mnasnet": "mnasnet1_0"}
 _IMAGENET: Final = 224
 _ZOO_SIZE: Final = 32
 _ZOO: Final = "zoo:"
+_EAGER: Final = "eager:"
 
 
 def check_name(model: str) -> None:
@@ -39,11 +41,9 @@ def check_name(model: str) -> None:
     from energy_callbacks.profiling.zoo.quick import MODELS
 
     zoo = [f"{_ZOO}{name}" for name in MODELS]
-    module, _, function = model.partition(":")
-    if module == "zoo":
-        is_known = model in zoo
-    else:
-        is_known = model in TORCHVISION or bool(module and function)
+    name = model.removeprefix(_EAGER)
+    module, _, function = name.partition(":")
+    is_known = name in zoo if module == "zoo" else name in TORCHVISION or bool(module and function)
     if not is_known:
         known = ", ".join((*TORCHVISION, *zoo))
         raise ValueError(f"there is no model {model!r}; use one of {known}, or module:function")
@@ -87,12 +87,14 @@ class Loader:
         folder = None if command["data"] is None else Path(command["data"])
         inputs = torch.from_numpy(images.batch(folder, command["batch"], size)).to(device)
         network = model.to(device)
-        made = _training if command["mode"] == "train" else _inference
-        return made(network, inputs)
+        if command["mode"] == "train":
+            return _training(network, inputs)
+        return _inference(command["model"], network, inputs)
 
 
 def _built(name: str) -> tuple[Any, int]:
     """Return a model, and width and height of its images in pixels."""
+    name = name.removeprefix(_EAGER)
     module, _, function = name.partition(":")
     if module != "zoo" and function:
         made = importlib.import_module(module)
@@ -115,14 +117,17 @@ def _is_module(model: Any) -> bool:
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
-def _inference(network: "torch.nn.Module", inputs: "torch.Tensor") -> Callable[[int], None]:
+def _inference(
+    name: str, network: "torch.nn.Module", inputs: "torch.Tensor"
+) -> Callable[[int], None]:
     import torch
 
     network.eval()
     if inputs.device.type == "cuda":
         from energy_callbacks.inference.profile.graphs import GraphedStep
 
-        return GraphedStep(network.half(), inputs.half())
+        cause = f"the model's name begins with {_EAGER}" if name.startswith(_EAGER) else ""
+        return GraphedStep(network.half(), inputs.half(), cause)
 
     def step(samples: int) -> None:
         with torch.inference_mode():

@@ -78,7 +78,7 @@ def verify(
     *,
     seconds: int,
     warmup_s: float,
-    mode: Mode = "infer",
+    mode: Mode | None = None,
     write: Callable[[MeasuredWindow], None] = lambda _: None,
 ) -> Verification:
     """Run the configuration of a plan for some seconds.
@@ -88,12 +88,13 @@ def verify(
         bench: runs it.
         seconds: number of windows of one second.
         warmup_s: time before the first window, s.
-        mode: inference or training.
+        mode: inference or training; by default that of the plan, and inference if it has none.
         write: called with each row.
     """
     rows: list[MeasuredWindow] = []
     failure = ""
     source: Source = "measured"
+    mode = mode or plan.prediction.mode or "infer"
     for number in range(seconds):
         row = bench.measure(
             plan.configuration,

@@ -67,6 +67,7 @@ class Dispatcher:
         self._changed_s = self._starved_s = -math.inf
         self._awaited: dict[int, int] = {}  # answers of workers until the change is complete
         self._arrived: Counter[str] = Counter()
+        self._notes: dict[str, None] = {}
         self._returned = 0
         self._is_stopped = self._is_paused = False
         self.log = BatchLog()
@@ -141,6 +142,12 @@ class Dispatcher:
         """Why tenants cannot be loaded, by tenants."""
         with self._lock:
             return dict(self._fleet.refused)
+
+    @property
+    def notes(self) -> list[str]:
+        """What tenants say about how they run their models."""
+        with self._lock:
+            return list(self._notes)
 
     @property
     def switches(self) -> int:
@@ -274,8 +281,10 @@ class Dispatcher:
 
     def _handle(self, event: Event) -> None:
         match event:
-            case Ready(number):
+            case Ready(number, note):
                 self._fleet.is_ready(number)
+                if note:
+                    self._notes[f"{self._fleet[number].tenant.model} {note}"] = None
                 self._await_all()
             case Done(number, start_s, end_s):
                 self._done(self._fleet[number], start_s, end_s)

@@ -44,6 +44,7 @@ class ServeReport:
         returned: requests whose tenant failed before the answer; they were queued again.
         changes: changes of tenants, without the first.
         refused: why tenants could not be loaded.
+        notes: what tenants say about how they run their models.
         energies: energies of the tenants.
         tuned: what the shadow tuner has done; empty without one.
         is_interrupted: whether Ctrl-C has ended it.
@@ -59,6 +60,7 @@ class ServeReport:
     returned: int
     changes: int
     refused: Sequence[str]
+    notes: Sequence[str]
     energies: TenantEnergies
     tuned: Sequence[str] = ()
     is_interrupted: bool = False
@@ -108,6 +110,7 @@ class ServeReport:
             "returned": self.returned,
             "changes": self.changes,
             "refused": list(self.refused),
+            "notes": list(self.notes),
             "tenant_energy": self.energies.as_json(),
             "tuned": list(self.tuned),
             "windows": [_window_json(one, cap_w) for one, cap_w in self.windows],
@@ -135,6 +138,7 @@ class ServeReport:
         yield f"above cap   {formatting.significant(self.above_cap_s, 3)} s, {share} of the time"
         yield f"changes     {self.changes} of tenants; {self.returned} requests were queued again"
         yield from (f"refused     {note}" for note in self.refused)
+        yield from (f"note        {note}" for note in self.notes)
         yield from (f"shadow      {note}" for note in self.tuned)
         yield from _energy_lines(self.energies)
 

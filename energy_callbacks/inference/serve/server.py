@@ -67,6 +67,7 @@ class Server:
         self._end_s: float | None = None
         self._full_w = 0.0  # power of the present tenants without pauses, W
         self._meanwhile = 1.0
+        self._noted = 0  # notes of tenants that were reported
         self._reported: set[tuple[Tenant, ...]] = set()
 
     @property
@@ -166,6 +167,9 @@ class Server:
             raise TenantFailed(failure.status, failure.note) from failure
         if failure is not None:
             raise failure
+        for note in self.dispatcher.notes[self._noted :]:
+            self._noted += 1
+            logger.warning("%s", note)
         for tenants, note in self.dispatcher.refused.items():
             if tenants not in self._reported:
                 self._reported.add(tenants)

@@ -180,6 +180,7 @@ def _report(
         returned=dispatcher.returned,
         changes=max(dispatcher.switches - 1, 0),
         refused=list(dispatcher.refused.values()),
+        notes=dispatcher.notes,
         energies=server.energies.found,
         tuned=controller.tried if isinstance(controller, ShadowTuner) else (),
         is_interrupted=is_interrupted,

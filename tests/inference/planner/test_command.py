@@ -55,6 +55,8 @@ def test_a_plan_is_printed_and_written(
     assert f"powercap verify {out}" in text
     found = Plan.read(out)
     assert found.prediction.power_w.high + found.problem.sensor_error_w <= 300.0
+    assert found.prediction.gpu_name == "NVIDIA H200 (simulated)"
+    assert found.prediction.mode == "infer"
     assert "simulated" in picture.read_text()
 
 

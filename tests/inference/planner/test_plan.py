@@ -1,6 +1,7 @@
 """Plans and problems as JSON and text."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -36,6 +37,19 @@ def test_a_plan_survives_json(found: Plan, tmp_path: Path) -> None:
     """A plan that is written and read is the same plan."""
     found.write(tmp_path / "plan.json")
     assert Plan.read(tmp_path / "plan.json") == found
+    made = replace(found.prediction, gpu_name="NVIDIA H200", mode="train")
+    replace(found, prediction=made).write(tmp_path / "plan.json")
+    assert Plan.read(tmp_path / "plan.json").prediction == made
+
+
+def test_a_plan_of_an_earlier_version_is_read(found: Plan, tmp_path: Path) -> None:
+    """It has neither GPU nor mode, and earlier versions read a plan that has both."""
+    values = json.loads(json.dumps(found.as_json()))
+    assert not {"gpu_name", "mode"} & values["prediction"].keys()
+    del values["gpu_name"], values["mode"]
+    (tmp_path / "plan.json").write_text(json.dumps(values))
+    assert Plan.read(tmp_path / "plan.json") == found
+    assert (found.prediction.gpu_name, found.prediction.mode) == ("", None)
 
 
 def test_other_files_are_no_plans(found: Plan, tmp_path: Path) -> None:

@@ -61,6 +61,19 @@ def test_out_of_memory_is_a_row(out: Path, capsys: pytest.CaptureFixture[str]) -
     assert "oom (simulated)" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_profile_without_figures_has_failed(
+    more: list[str], out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit code is 1, and the message has the note of a row; so it is if nothing is left."""
+    words = [*PROFILE, "--share", "100", "--batch", "100000", "--window", "1", "--out", str(out)]
+    for again in ([], ["--resume"]):
+        assert main([*words, *again, *more]) == 1
+        shown = capsys.readouterr()
+        assert f"{out}: no row has figures; the last one: oom, {read(out)[-1].note}" in shown.err
+        assert shown.out
+
+
 def test_the_cpu_is_not_measured_silently(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], out: Path
 ) -> None:
@@ -224,6 +237,35 @@ def test_verify_of_a_plan_that_cannot_run(
     assert first == "0 windows of 1 s on a simulated GPU"
     assert second.startswith("failed with status oom")
     assert last == "the plan does not hold"
+
+
+def test_verify_measures_the_mode_of_the_plan(
+    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plan without a mode is of an earlier version: it is for inference, or what --mode names."""
+    path, one = tmp_path / "plan.json", plan(rate=1.0, power_w=1.0, cap_w=1000.0)
+    words = ["powercap", "verify", str(path), "--gpu", "sim:h200", "--seconds", "1"]
+    for mode in ("train", "infer", None):
+        replace(one, prediction=replace(one.prediction, mode=mode)).write(path)
+        main([*words, "--out", str(out)])
+    main([*words, "--mode", "train", "--out", str(out)])
+    assert [row.mode for row in read(out)] == ["train", "infer", "infer", "train"]
+    replace(one, prediction=replace(one.prediction, mode="train")).write(path)
+    assert main([*words, "--mode", "infer"]) == 2
+    assert f"{path} is for training, not for inference; use" in capsys.readouterr().err
+
+
+def test_verify_refuses_a_plan_for_another_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both GPUs are named; a plan without a name is of an earlier version, and is run."""
+    path, one = tmp_path / "plan.json", plan(rate=1.0, power_w=1.0, cap_w=1000.0)
+    words = ["powercap", "verify", str(path), "--gpu", "sim:h200", "--seconds", "1"]
+    for name, code in (("NVIDIA H200", 2), ("NVIDIA H200 (simulated)", 1), ("", 1)):
+        replace(one, prediction=replace(one.prediction, gpu_name=name)).write(path)
+        assert main(words) == code
+        text = f"{path} is for NVIDIA H200, but --gpu sim:h200 is NVIDIA H200 (simulated); name"
+        assert (text in capsys.readouterr().err) is (code == 2)
 
 
 def test_verify_refuses_models_that_do_not_exist(

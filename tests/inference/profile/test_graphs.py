@@ -5,11 +5,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from energy_callbacks.inference.profile import steps
 from energy_callbacks.inference.profile.graphs import GraphedStep
 
 
@@ -102,6 +104,22 @@ def test_a_network_that_cannot_be_captured_runs_without_graphs(gpu: Gpu) -> None
     assert step.note == (
         "runs without CUDA graphs: operation not permitted when stream is capturing"
     )
+
+
+def test_an_eager_model_has_no_graph(gpu: Gpu) -> None:
+    """The host launches its kernels, as the note says."""
+    network = torch.nn.Identity()
+    network.forward = gpu.network  # type: ignore[method-assign]
+    inputs: Any = SimpleNamespace(
+        device=SimpleNamespace(type="cuda"), half=lambda: torch.zeros(8, 1)
+    )
+    for name, graphs in (("eager:zoo:simple_cnn", 0), ("zoo:simple_cnn", 1)):
+        steps.check_name(name)
+        step = steps._inference(name, network, inputs)
+        step(8)
+        assert len(gpu.pools) == graphs
+        note = "" if graphs else "runs without CUDA graphs: the model's name begins with eager:"
+        assert vars(step)["note"] == note
 
 
 def test_a_network_that_needs_too_much_memory_is_not_run_again(gpu: Gpu) -> None:

@@ -55,6 +55,18 @@ def stops() -> Step:
     return lambda _: time.sleep(next(pauses_s))
 
 
+class _Noted:
+    note = "runs without CUDA graphs: it depends on results"
+
+    def __call__(self, samples: int) -> None:
+        time.sleep(0.002 * samples)
+
+
+def noted() -> Step:
+    """Return a model that says how it runs, as a network without a CUDA graph does."""
+    return _Noted()
+
+
 def dies_often() -> Step:
     """Return a model whose processes are all killed in their third batch."""
     count = 0

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -158,6 +159,33 @@ def test_a_plan_without_a_model(
     assert "the plan has no tenant for mobilenet_v2" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gpu_name": "NVIDIA H200"}, "is for NVIDIA H200, but --gpu sim:h200 is NVIDIA H200 (sim"),
+        ({"mode": "train"}, "is for training, not for inference"),
+    ],
+)
+def test_what_was_made_for_something_else_is_refused(
+    change: dict[str, Any],
+    message: str,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A predictor and a plan for another GPU, or for training, are not used."""
+    one, fitted = Plan.read(folder / "plan.json"), Predictor.load(folder / "predictor.json")
+    replace(one, prediction=replace(one.prediction, **change)).write(tmp_path / "plan.json")
+    replace(fitted, identity={**fitted.identity, **change}).save(tmp_path / "predictor.json")
+    for file, words in (
+        ("plan.json", ["--algorithm", "fixed", "--plan"]),
+        ("predictor.json", ["--model", "resnet50", "--params"]),
+    ):
+        path = str(tmp_path / file)
+        assert main([*SERVE, "--cap", "400", *words, path, "--seconds", "1"]) == 2
+        assert f"{path} {message}" in capsys.readouterr().err
+
+
 def test_the_shadow(params: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """It is a part of the report."""
     words = [*RESNET, "--enable-shadow", "--seconds", "30", "--no-privilege", "--json"]
@@ -227,7 +255,7 @@ def test_a_gpu_whose_clocks_cannot_be_changed(
             raise ActuatorError("no actuator can change 'clock'")
         return actuator
 
-    device = LocalDevice(uuid="GPU-1", name="NVIDIA H200")
+    device = LocalDevice(uuid="GPU-1", name="NVIDIA H200 (simulated)")
     monkeypatch.setattr(open_bench, "device", lambda _: device)
     monkeypatch.setattr(open_bench, "actuator", chosen)
     words = ["powercap", "serve", "--gpu", "0", *RESNET, *params, "--yes", "--dry-run"]

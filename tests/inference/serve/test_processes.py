@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from energy_callbacks.inference.control.loop import CapSchedule
 from energy_callbacks.inference.control.protocols import OperatingPoint
 from energy_callbacks.inference.profile import tenant_process
 from energy_callbacks.inference.profile.open_device import LocalDevice
@@ -13,10 +14,12 @@ from energy_callbacks.inference.profile.tenant_process import TenantFailed
 from energy_callbacks.inference.records import Configuration
 from energy_callbacks.inference.serve import machine as machines
 from energy_callbacks.inference.serve.arrivals import Arrivals, ClosedLoop, Recorded
+from energy_callbacks.inference.serve.fixed import Fixed
 from energy_callbacks.inference.serve.machine import LocalMachine
 from energy_callbacks.inference.serve.pools import processes
 from energy_callbacks.inference.serve.pools.protocol import Event, Failed
 from energy_callbacks.inference.serve.server import Server
+from energy_callbacks.inference.serve.session import serve
 from energy_callbacks.sensing.sources.nvidia.processes import CardProcess
 from tests.core.waiting import until
 from tests.fake_nvml import card_uuid
@@ -190,6 +193,21 @@ def test_other_processes_on_the_gpu(
     assert found.not_attributed_j == (found.total_j if others else 0.0)
     assert found.reason == ("other processes use the GPU: 4711" if others else "")
     assert bool(found.tenants_j) is not bool(others)
+
+
+def test_what_tenants_say_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two processes of a model without CUDA graphs give one warning, and a line of the report."""
+    monkeypatch.chdir(ROOT)
+    tenants, model = equal(f"{MODELS}:noted", 50.0, 1, 2), f"{MODELS}:noted"
+    with LocalMachine(HOST, load_s=30.0) as machine:
+        one = Server(machine, {model: ClosedLoop()})
+        report = serve(one, lambda _: Fixed(tenants), CapSchedule.fixed(1e6), seconds=2)
+    said = f"{model} runs without CUDA graphs: it depends on results"
+    assert [record.getMessage() for record in caplog.records].count(said) == 1
+    assert report.as_json()["notes"] == [said]
+    assert f"note        {said}" in report.text().splitlines()
 
 
 def test_models_that_cannot_be_loaded(start: Start) -> None:

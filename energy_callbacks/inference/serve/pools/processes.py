@@ -139,7 +139,9 @@ class ProcessPool:
             return [Failed(worker, failure.status, failure.note)]
         del one.due_s[: len(answers)]
         return [
-            Ready(worker) if "ready" in each else Done(worker, each["start_s"], each["end_s"])
+            Ready(worker, each["note"])
+            if "ready" in each
+            else Done(worker, each["start_s"], each["end_s"])
             for each in answers
         ]
 

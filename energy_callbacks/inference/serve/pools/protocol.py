@@ -11,9 +11,11 @@ class Ready(NamedTuple):
 
     Attributes:
         worker: number of the worker.
+        note: what the tenant says about how it runs its model.
     """
 
     worker: int
+    note: str = ""
 
 
 class Done(NamedTuple):
