@@ -50,7 +50,7 @@ def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
         return EnergyMeter(**others)
     if not isinstance(meter, EnergyMeter):
         raise TypeError(
-            f"meter must be EnergyMeter(...), got {meter!r}; leave it out for a new meter"
+            f"meter must be EnergyMeter(...), got {meter!r}; leave it out for a new one"
         )
     if others:
         raise ValueError(

@@ -541,7 +541,8 @@ class EnergyMeter:
         """
         if not isinstance(name, str):
             raise TypeError(
-                f"measure() needs the name of a phase, got {name!r}; write @meter.measure('predict')"
+                f"measure() needs the name of a phase, got {name!r}; "
+                "write @meter.measure('predict')"
             )
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -671,8 +672,8 @@ class EnergyMeter:
         last = self._lifecycle.own
         if start_s > (now_s := self.now_s()):
             raise ValueError(
-                f"start_s={start_s:.3f} is in the future, now is {now_s:.3f}; use times of now_s(), "
-                "which is time.monotonic(), and not of time.time()"
+                f"start_s={start_s:.3f} is in the future, now is {now_s:.3f}; "
+                "use times of now_s(), which is time.monotonic(), and not of time.time()"
             )
         return last.energy(start_s, end_s, scope, wait=wait) if last else Energy(energy_j=None)
 
@@ -847,8 +848,8 @@ def _config(config: EnergyConfig | None, settings: ConfigSettings) -> EnergyConf
         return EnergyConfig(**given)
     if not isinstance(config, EnergyConfig):
         raise TypeError(
-            f"config must be EnergyConfig(...), got {config!r}; settings by name need no config=, as "
-            "in EnergyMeter(country='DEU')"
+            f"config must be EnergyConfig(...), got {config!r}; "
+            "settings by name need no config=, as in EnergyMeter(country='DEU')"
         )
     if settings:
         raise ValueError(
@@ -876,8 +877,8 @@ def _check_state(state: Mapping[str, Any] | None) -> None:
         )
     if state and not state.get("run_id"):
         raise ValueError(
-            f"state must be a result of state(), got a dictionary with {', '.join(map(str, state))}; "
-            "pass the part of your checkpoint that state() has returned"
+            f"state must be a result of state(), got a dictionary with "
+            f"{', '.join(map(str, state))}; pass the part of your checkpoint that state() has returned"
         )
 
 

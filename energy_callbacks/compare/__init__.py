@@ -60,7 +60,8 @@ def compare(
     """
     if not isinstance(groups, Mapping):
         raise TypeError(
-            f"compare takes a dictionary, got {groups!r}; write compare({{'old': runs, 'new': runs}})"
+            f"compare takes a dictionary, got {groups!r}; "
+            "write compare({'old': runs, 'new': runs})"
         )
     if len(groups) < 2:
         raise ValueError(f"a comparison needs at least two groups of runs, got {len(groups)}")

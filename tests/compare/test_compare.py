@@ -738,5 +738,5 @@ def with_machine(report):
 
 def test_a_list_of_runs_is_refused():
     """The message has the form that is needed."""
-    with pytest.raises(TypeError, match="compare takes a dictionary, got .* write compare"):
+    with pytest.raises(TypeError, match=r"compare takes a dictionary, got .* write compare"):
         compare(["runs/old", "runs/new"])

@@ -96,9 +96,7 @@ def _check_table(path: Path, tool: object) -> None:
     if not isinstance(tool, dict):
         return
     if path.name == _OWN_NAME and "energy_callbacks" in tool:
-        raise ValueError(
-            f"{path}: leave out the table's header [tool.energy_callbacks] in this file"
-        )
+        raise ValueError(f"{path}: leave out the table's header [tool.energy_callbacks] here")
     if path.name != _OWN_NAME and "energy-callbacks" in tool:
         raise ValueError(
             f"{path}: the table [tool.energy-callbacks] is not read; write [tool.energy_callbacks]"
