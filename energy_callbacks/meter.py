@@ -877,8 +877,8 @@ def _check_state(state: Mapping[str, Any] | None) -> None:
         )
     if state and not state.get("run_id"):
         raise ValueError(
-            f"state must be a result of state(), got a dictionary with "
-            f"{', '.join(map(str, state))}; pass the part of your checkpoint that state() has returned"
+            f"state must be a result of state(), got a dictionary with {', '.join(map(str, state))}"
+            "; pass the part of your checkpoint that state() has returned"
         )
 
 
