@@ -48,6 +48,10 @@ def meter_from(settings: CallbackSettings, own: Sequence[str]) -> EnergyMeter:
         del others["profilers"]
     if meter is None:
         return EnergyMeter(**others)
+    if not isinstance(meter, EnergyMeter):
+        raise TypeError(
+            f"meter must be EnergyMeter(...), got {meter!r}; leave it out for a new one"
+        )
     if others:
         raise ValueError(
             f"meter= has its own settings, but {', '.join(others)} was also given; pass all "

@@ -25,7 +25,13 @@ from energy_callbacks.accounting.profilers import OneOrMoreProfilers, Profilers
 from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
 from energy_callbacks.core import forks
 from energy_callbacks.core.active_call import ActiveCall
-from energy_callbacks.core.config import ConfigSettings, EnergyConfig, check_names, is_disabled
+from energy_callbacks.core.config import (
+    DISABLED_VARIABLE,
+    ConfigSettings,
+    EnergyConfig,
+    check_names,
+    is_disabled,
+)
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.guard import ForeignCalls, give_up, harmless, logger, pass_on_signals
 from energy_callbacks.core.records import Device, Energy
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
 # them takes 0.1 to 0.3 s of processor time for a GPU.
 _PHASES_S = 3.0
 _NOT_STARTED: Final = "the meter was never started in this process; train first, or call start()"
+_DISABLED: Final = f"{DISABLED_VARIABLE} disables all measurements; unset it to measure"
 _KEYWORDS: Final = (
     "config", "sources", "clock", "outputs", "profilers", *ConfigSettings.__annotations__
 )  # fmt: skip
@@ -127,6 +134,7 @@ class EnergyMeter:
         self._sources = sources
         self._clock = clock or SystemClock()
         now_s = self._clock.monotonic_s
+        _check_outputs(outputs)
         self._outputs = tuple(FaultTolerantOutput(output, now_s=now_s) for output in outputs)
         self._profilers = Profilers(profilers)
         self._power_control: PowerControl | None = None
@@ -208,10 +216,12 @@ class EnergyMeter:
 
         Raises:
             PermissionError: if the folder is not writable.
-            ValueError: if a device in the settings does not exist, or if a variable of ``torchrun``
-                is not a number.
+            ValueError: if a device in the settings does not exist, if a variable of ``torchrun``
+                is not a number, or if ``state`` has no run.
+            TypeError: if ``state`` is no dictionary.
             SourceUnavailable: if the settings name GPUs and NVML lists none within five seconds.
         """
+        _check_state(state)
         return self._start(run_folder, state=state)
 
     def _start(
@@ -526,9 +536,14 @@ class EnergyMeter:
             name: name of the phase.
 
         Raises:
-            TypeError: if the decorated function is asynchronous or a generator, because the work of
-                its calls is not done when they return.
+            TypeError: if the name is missing, or if the decorated function is asynchronous or a
+                generator, because the work of its calls is not done when they return.
         """
+        if not isinstance(name, str):
+            raise TypeError(
+                f"measure() needs the name of a phase, got {name!r}; "
+                "write @meter.measure('predict')"
+            )
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
             _check_measurable(function)
@@ -651,9 +666,15 @@ class EnergyMeter:
                 training hooks.
 
         Raises:
-            ValueError: if the end is not after the start, or if the scope is unknown.
+            ValueError: if the end is not after the start, if the start is in the future, or if the
+                scope is unknown.
         """
         last = self._lifecycle.own
+        if start_s > (now_s := self.now_s()):
+            raise ValueError(
+                f"start_s={start_s:.3f} is in the future, now is {now_s:.3f}; "
+                "use times of now_s(), which is time.monotonic(), and not of time.time()"
+            )
         return last.energy(start_s, end_s, scope, wait=wait) if last else Energy(energy_j=None)
 
     def _wait_until_seen(self, t_s: float, timeout_s: float) -> bool:
@@ -769,7 +790,8 @@ class EnergyMeter:
 
         self._lifecycle.end_if_left()
         if (folder := self.run_folder) is None:
-            raise JournalError(f"there is nothing yet: {_NOT_STARTED}")
+            why = _DISABLED if is_disabled() else _NOT_STARTED
+            raise JournalError(f"there is nothing yet: {why}")
         self._complete_journals()
         return build(folder)
 
@@ -818,18 +840,46 @@ def _config(config: EnergyConfig | None, settings: ConfigSettings) -> EnergyConf
 
     Raises:
         ValueError: if both are given.
-        TypeError: if a setting is unknown.
+        TypeError: if a setting is unknown, or if ``config`` is no ``EnergyConfig``.
     """
     if config is None:
         check_names("EnergyMeter", settings, _KEYWORDS)
         given: dict[str, Any] = {k: v for k, v in settings.items() if v is not None}
         return EnergyConfig(**given)
+    if not isinstance(config, EnergyConfig):
+        raise TypeError(
+            f"config must be EnergyConfig(...), got {config!r}; "
+            "settings by name need no config=, as in EnergyMeter(country='DEU')"
+        )
     if settings:
         raise ValueError(
             f"config= has all settings, but {', '.join(settings)} was also given; "
             "pass settings either in config= or by name"
         )
     return config
+
+
+def _check_outputs(outputs: Sequence[Output]) -> None:
+    if not isinstance(outputs, list | tuple):
+        raise TypeError(f"outputs must be a list, got {outputs!r}; write outputs=[...]")
+    for output in outputs:
+        if not callable(getattr(output, "write", None)):
+            raise TypeError(
+                f"an output has the methods write and close, got {output!r}; give objects such as "
+                "TensorBoardOutput('runs') or FunctionOutput(function)"
+            )
+
+
+def _check_state(state: Mapping[str, Any] | None) -> None:
+    if state is not None and not isinstance(state, Mapping):
+        raise TypeError(
+            f"state must be a result of state(), got {state!r}; pass the value from your checkpoint"
+        )
+    if state and not state.get("run_id"):
+        raise ValueError(
+            f"state must be a result of state(), got a dictionary with {', '.join(map(str, state))}"
+            "; pass the part of your checkpoint that state() has returned"
+        )
 
 
 def _check_measurable(function: Callable[..., object]) -> None:

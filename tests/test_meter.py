@@ -2,8 +2,10 @@
 
 import copy
 import json
+import math
 import os
 import pickle
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -963,3 +965,74 @@ def test_waiting_until_sensors_have_told(tmp_path: Path) -> None:
         assert clock.monotonic_s() - now_s == pytest.approx(0.5)
     assert not meter._wait_until_seen(now_s, 10.0)
     assert clock.monotonic_s() - now_s < 1.0
+
+
+def test_arguments_of_a_wrong_type_are_refused(tmp_path: Path) -> None:
+    """At once, with what was passed and what to write instead."""
+    wrong: Any
+    for wrong, message in (
+        ({"config": {"country": "DEU"}}, "config must be EnergyConfig(...), got {'country'"),
+        ({"outputs": TensorBoardOutput(tmp_path)}, "outputs must be a list, got <"),
+        ({"outputs": "tensorboard"}, "outputs must be a list, got 'tensorboard'"),
+        ({"outputs": [print]}, "an output has the methods write and close, got <built-in"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(message)):
+            EnergyMeter(**wrong)
+    with pytest.raises(TypeError, match=re.escape("meter must be EnergyMeter(...), got 3")):
+        meter_from({"meter": 3}, ())  # type: ignore[typeddict-item]
+
+
+def test_measure_needs_a_name() -> None:
+    """``@meter.measure`` without a name would replace the function by another one."""
+    with pytest.raises(TypeError, match=re.escape("write @meter.measure('predict')")):
+        EnergyMeter().measure(len)  # type: ignore[arg-type]
+
+
+def test_a_state_that_is_none_is_refused(tmp_path: Path, clock: FakeClock) -> None:
+    """Otherwise a resumed training would silently begin a new run; an empty state does."""
+    meter = meter_of(tmp_path, clock)
+    with pytest.raises(TypeError, match=r"state must be a result of state\(\), got 'abc'"):
+        meter.start(state="abc")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a dictionary with model, epoch"):
+        meter.start(state={"model": {}, "epoch": 3})
+    assert not meter.is_running
+    with meter.start(state={}):
+        assert meter.is_running
+
+
+def test_an_energy_of_the_future_is_refused(tmp_path: Path, clock: FakeClock) -> None:
+    """Usually its times are those of another clock, such as time.time()."""
+    with meter_of(tmp_path, clock) as meter:
+        clock.advance(2.0)
+        with pytest.raises(ValueError, match="is in the future, now is"):
+            meter.energy(clock.unix_s() - 1.0, clock.unix_s())
+
+
+def test_wrong_counts_and_metrics_do_not_end_the_measurement(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Counts that are no numbers are unknown; each mistake is logged once."""
+    wrong: Any
+    with meter_of(tmp_path, clock) as meter, meter.phase("train"):
+        for wrong in ("many", [1, 2], math.nan, -8, math.inf):
+            clock.advance(2.0)
+            meter.step(samples=wrong, tokens=10)
+            meter.record_metrics(wrong)
+            meter.log(1)
+    report = meter.report()
+    assert report.run.status == "finished"
+    assert report.throughput.steps == 5
+    assert (report.throughput.samples, report.throughput.tokens) == (None, 50)
+    assert [record.getMessage().split(";")[0] for record in caplog.records] == [
+        "record_metrics takes a dictionary, got 'many'",
+        "the number of samples of a step must be a finite number of at least 0, got 'many'",
+    ]
+
+
+def test_the_report_of_a_disabled_meter_names_the_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Advice to call start() would not help."""
+    monkeypatch.setenv(DISABLED_VARIABLE, "1")
+    with EnergyMeter() as meter, pytest.raises(JournalError, match=f"{DISABLED_VARIABLE} disables"):
+        meter.report()

@@ -52,11 +52,17 @@ def compare(
             count as equally good; 0.01 is 1 %.
 
     Raises:
+        TypeError: if ``groups`` is no dictionary.
         ValueError: for fewer than two groups, an empty group, a negative margin, a run that is
             given twice, ``paired=True`` with groups of different sizes, a metric that no run has
             or whose better direction is not known, or a goal or target without a metric.
         JournalError: if a run cannot be read.
     """
+    if not isinstance(groups, Mapping):
+        raise TypeError(
+            f"compare takes a dictionary, got {groups!r}; "
+            "write compare({'old': runs, 'new': runs})"
+        )
     if len(groups) < 2:
         raise ValueError(f"a comparison needs at least two groups of runs, got {len(groups)}")
     if margin < 0.0:

@@ -34,11 +34,11 @@ def save_timers(other: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callbac
         return ()
     begun_s = 0.0
 
-    def begin(*_: Any) -> None:
+    def begin(*_: Any, **__: Any) -> None:  # Keras passes ``logs`` by name after batches
         nonlocal begun_s
         begun_s = meter.now_s()
 
-    def end(*_: Any) -> None:
+    def end(*_: Any, **__: Any) -> None:
         if (now_s := meter.now_s()) - begun_s > _SHORTEST_S:
             meter.window("checkpoint", begun_s, now_s)
 

@@ -46,7 +46,9 @@ class BatchSizes:
         """Return the numbers of samples and tokens of a batch."""
         tokens_of = self._tokens_of
         samples = self._samples(batch)
-        return samples, None if tokens_of is None else self._counted(tokens_of, batch)
+        if tokens_of is None:
+            return samples, None
+        return samples, self._counted("tokens_fn", tokens_of, batch)
 
     def _samples(self, batch: Any) -> float | None:
         if type(batch) is self._kind:
@@ -55,7 +57,7 @@ class BatchSizes:
                 shape = part.shape
                 if len(shape) == self.ndim:
                     return float(shape[0])
-        return self._counted(self._samples_of, batch)
+        return self._counted("batch_size_fn", self._samples_of, batch)
 
     def _first_dimension(self, batch: Any) -> int:
         """Return the first dimension of a batch's tensors, and store the path to one of them.
@@ -72,7 +74,7 @@ class BatchSizes:
             self.path, self._kind, self.ndim = path, type(batch), tensor.ndim
         return sizes.pop()
 
-    def _counted(self, count: Counter | None, batch: Any) -> float | None:
+    def _counted(self, setting: str, count: Counter | None, batch: Any) -> float | None:
         """Return ``count(batch)``. After an error, return ``None`` and stop using ``count``."""
         if count is None:
             return None
@@ -80,9 +82,11 @@ class BatchSizes:
             return float(count(batch))
         except Exception as error:  # noqa: BLE001 - counting must not end a training
             pass_on_signals()
+            is_own = count == self._first_dimension
             warn(
-                f"{getattr(count, '__name__', count)} could not count a batch ({error!r}); "
-                "figures that need this count are left out; give batch_size_fn= or tokens_fn="
+                f"{'the callback' if is_own else setting} could not count a batch ({error!r}); "
+                "figures that need this count are left out; "
+                + (f"give {setting}=" if is_own else "the function receives a batch of the loader")
             )
             self._samples_of = None if count is self._samples_of else self._samples_of
             self._tokens_of = None if count is self._tokens_of else self._tokens_of

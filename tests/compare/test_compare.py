@@ -734,3 +734,9 @@ def with_machine(report):
     """A report to which a sensor of the whole machine was added."""
     device = replace(report.devices[0], key="machine", kind="machine", scope="machine", uuid=None)
     return replace(report, devices=(device, *report.devices))
+
+
+def test_a_list_of_runs_is_refused():
+    """The message has the form that is needed."""
+    with pytest.raises(TypeError, match=r"compare takes a dictionary, got .* write compare"):
+        compare(["runs/old", "runs/new"])

@@ -1,6 +1,7 @@
 """Queues optimizer steps on the training thread, and counts them on the journal's thread."""
 
 import math
+import reprlib
 from array import array
 from collections import deque
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
+from energy_callbacks.core.guard import logger, pass_on_signals
 from energy_callbacks.sensing.estimation.series import Array
 
 if TYPE_CHECKING:
@@ -53,10 +55,17 @@ class StepCounts:
 
 @dataclass(slots=True)
 class _WorkCount:
-    """A sum of samples or tokens, and the number of steps with an unknown count."""
+    """A sum of samples or tokens, and the number of steps with an unknown count.
 
+    A count that is not a finite number, or is negative in a step, is unknown; the first one is
+    logged as a warning.
+    """
+
+    name: str
+    setting: str
     reported: float = 0.0
     unknown_steps: int = 0
+    was_warned: bool = False
 
     def add(self, count: float | None, steps: int) -> None:
         """Add the count of a step; ``None`` if it is unknown.
@@ -67,9 +76,31 @@ class _WorkCount:
             self.unknown_steps += steps
             return
         # A tensor is converted here, on the journal's thread, and not on the training thread.
-        self.reported += float(count)
+        try:
+            number = float(count)
+        except Exception:  # noqa: BLE001 - a value of the user, such as a tensor of several numbers
+            pass_on_signals()
+            number = math.nan
+        if not math.isfinite(number) or (steps and number < 0.0):
+            self._refuse(count)
+            self.unknown_steps += steps
+            return
+        self.reported += number
         if not steps:
             self.unknown_steps = 0
+
+    def _refuse(self, count: object) -> None:
+        if not self.was_warned:
+            self.was_warned = True
+            logger.warning(
+                "the number of %s of a step must be a finite number of at least 0, got %s; it "
+                "counts as unknown, and figures that need it are left out; correct %s= of the "
+                "meter or %s= of the callback",
+                self.name,
+                reprlib.repr(count),
+                self.name,
+                self.setting,
+            )
 
     @property
     def total(self) -> float | None:
@@ -101,7 +132,8 @@ class StepLog:
         self.append = self._events.append
         self._marks: list[StepMarks] = []
         self._new: deque[_Step] = deque()
-        self._samples, self._tokens = _WorkCount(), _WorkCount()
+        self._samples = _WorkCount("samples", "batch_size_fn")
+        self._tokens = _WorkCount("tokens", "tokens_fn")
         self._done_s: float | None = None
         self._is_paused = True
         self._durations_s: deque[float] = deque(maxlen=_MOST_STEPS)

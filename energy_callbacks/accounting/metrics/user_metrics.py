@@ -1,6 +1,7 @@
 """Selects the user's metrics, such as the loss, that are written to the journal."""
 
 import math
+import reprlib
 from collections import Counter
 from collections.abc import Collection, Mapping
 from numbers import Real
@@ -9,6 +10,7 @@ from typing import Any, Final
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.tags import OWN_TAGS, own_tags
 from energy_callbacks.accounting.recorder import JournalRecorder
+from energy_callbacks.core.guard import logger
 
 # Maximum number of metrics in one record.
 MAX_NAMES: Final = 20
@@ -59,6 +61,7 @@ class MetricLog:
         self._recorder = recorder
         self._own = own_tags(tag_prefix)
         self._seen: Counter[frozenset[str]] = Counter()
+        self._was_warned = False
 
     def record(
         self, values: Mapping[str, Any], t_s: float, step: int | None, epoch: float | None
@@ -71,8 +74,20 @@ class MetricLog:
             step: number of the optimizer step; ``None`` if unknown.
             epoch: number of epochs so far, possibly with a fraction; ``None`` if unknown.
         """
+        if not isinstance(values, Mapping):
+            self._refuse(values)
+            return
         taken = dict(values)  # the caller may change its dictionary afterwards
         self._recorder.queue(lambda: self._line(taken, t_s, step, epoch))
+
+    def _refuse(self, values: object) -> None:
+        if not self._was_warned:
+            self._was_warned = True
+            logger.warning(
+                "record_metrics takes a dictionary, got %s; it is ignored; write "
+                "record_metrics({'loss': value})",
+                reprlib.repr(values),
+            )
 
     def _line(
         self, values: Mapping[str, Any], t_s: float, step: int | None, epoch: float | None

@@ -16,8 +16,8 @@ _TABLES: Final[Mapping[str, tuple[str, ...]]] = {
     _OWN_NAME: (),
     "pyproject.toml": ("tool", "energy_callbacks"),
 }
-# A pyproject.toml without this word has no settings of this package, and is not parsed.
-_WORD: Final = b"energy_callbacks"
+# A pyproject.toml without any of these words has no settings of this package, and is not parsed.
+_WORDS: Final = (b"energy_callbacks", b"tool.energy-callbacks")
 
 
 class SettingsFile(NamedTuple):
@@ -38,8 +38,8 @@ def nearest() -> SettingsFile | None:
     """Return the settings file that applies in the working directory; ``None`` if there is none.
 
     Raises:
-        ValueError: if a file cannot be read or is not valid TOML, or if ``energy_callbacks`` in a
-            ``pyproject.toml`` is not a table.
+        ValueError: if a file cannot be read or is not valid TOML, or if its settings are not in the
+            right table.
     """
     try:
         start = Path.cwd()
@@ -67,7 +67,7 @@ def _read(path: Path) -> SettingsFile | None:
 def _parsed(path: Path, _mtime_ns: int, _size: int) -> SettingsFile | None:
     """Return the settings in a file; ``None`` if a ``pyproject.toml`` has none."""
     content = path.read_bytes()
-    if _WORD not in content and path.name != _OWN_NAME:
+    if path.name != _OWN_NAME and not any(word in content for word in _WORDS):
         return None
     import tomllib
 
@@ -76,6 +76,7 @@ def _parsed(path: Path, _mtime_ns: int, _size: int) -> SettingsFile | None:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"the settings file {path} is not valid TOML: {error}") from error
     table = _TABLES[path.name]
+    _check_table(path, values.get("tool"))
     for key in table:
         values = values.get(key, {})
         if not isinstance(values, dict):
@@ -84,3 +85,19 @@ def _parsed(path: Path, _mtime_ns: int, _size: int) -> SettingsFile | None:
     label = f"{path}, [{'.'.join(table)}]" if table else str(path)
     is_ours = bool(values) or not table
     return SettingsFile(path, label, values) if is_ours else None
+
+
+def _check_table(path: Path, tool: object) -> None:
+    """Check that settings are not in a table that is not read.
+
+    Raises:
+        ValueError: if they are.
+    """
+    if not isinstance(tool, dict):
+        return
+    if path.name == _OWN_NAME and "energy_callbacks" in tool:
+        raise ValueError(f"{path}: leave out the table's header [tool.energy_callbacks] here")
+    if path.name != _OWN_NAME and "energy-callbacks" in tool:
+        raise ValueError(
+            f"{path}: the table [tool.energy-callbacks] is not read; write [tool.energy_callbacks]"
+        )

@@ -83,7 +83,7 @@ def _of_environment(settings: Mapping[str, Setting]) -> dict[str, Found]:
             continue
         setting = settings.get(name.lower())
         if setting is None or not name.isupper():
-            known = (f"{PREFIX}{one.upper()}" for one in settings)
+            known = (f"{PREFIX}{one}" for one in (*map(str.upper, settings), *_OTHER_VARIABLES))
             raise ValueError(
                 f"the environment variable {variable}={value} is not a setting; "
                 + _hint(variable.upper(), known)

@@ -55,6 +55,22 @@ def test_a_project_without_our_table_is_passed_over(project: Path, text: str) ->
     assert country() == "FRA"
 
 
+@pytest.mark.parametrize(
+    ("name", "table", "message"),
+    [
+        ("pyproject.toml", "[tool.energy-callbacks]", "write [tool.energy_callbacks]"),
+        ("energy_callbacks.toml", "[tool.energy_callbacks]", "leave out the table's header"),
+    ],
+)
+def test_settings_in_the_wrong_table_are_refused(
+    project: Path, name: str, table: str, message: str
+) -> None:
+    """Otherwise they would be ignored, or the message would list the settings."""
+    (project / name).write_text(f"{table}\ncountry = 'DEU'\n")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        nearest()
+
+
 def test_a_change_of_the_file_is_noticed(project: Path) -> None:
     """Files are cached by their time of change and size."""
     path = project / "energy_callbacks.toml"

@@ -166,6 +166,7 @@ def test_a_wrong_setting_in_a_file_is_refused_with_file_key_and_value(
     [
         ("CONTRY", "DEU",
          "ENERGY_CALLBACKS_CONTRY=DEU is not a setting; did you mean ENERGY_CALLBACKS_COUNTRY?"),
+        ("DISABLE", "1", "is not a setting; did you mean ENERGY_CALLBACKS_DISABLED?"),
         ("country", "DEU", "is not a setting; did you mean ENERGY_CALLBACKS_COUNTRY?"),
         ("PUE", "high",
          "environment variable ENERGY_CALLBACKS_PUE: pue must be a number, got 'high'"),

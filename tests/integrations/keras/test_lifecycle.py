@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 import pytest
-from keras.callbacks import BackupAndRestore, CallbackList, TensorBoard
+from keras.callbacks import BackupAndRestore, CallbackList, ModelCheckpoint, TensorBoard
 
 from energy_callbacks.keras import GpuEnergyCallback
 from energy_callbacks.testing import FakeClock
@@ -216,6 +216,23 @@ def test_backup_and_restore_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
     assert len(second.report().attempts) == 2
     assert second.report().throughput.steps == 120
     assert second.report().throughput.samples == 480
+
+
+@pytest.mark.parametrize("saver", [BackupAndRestore, ModelCheckpoint])
+def test_checkpoints_within_an_epoch_are_measured(tmp_path: Path, saver: Any) -> None:
+    """A checkpoint after every ten batches: all steps count, and saving is a phase."""
+    clock = FakeClock()
+    ours = callback(clock)
+
+    class Slow(saver):  # type: ignore[misc]
+        def _save_model(self, *args: Any, **kwargs: Any) -> None:
+            clock.advance(2.0)
+            super()._save_model(*args, **kwargs)
+
+    fit(clock, ours, Slow(tmp_path / "model.keras", save_freq=10), epochs=2)
+    report = ours.report()
+    assert report.throughput.steps == 80
+    assert {p.name: p.duration_s for p in report.phases}["checkpoint"] == pytest.approx(16.0)
 
 
 def test_a_bucket_is_no_place_for_a_journal(tmp_path: Path) -> None:
