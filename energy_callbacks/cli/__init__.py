@@ -11,11 +11,11 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import Final
 
-from energy_callbacks.cli.common import messages
+from energy_callbacks.cli.common import messages, options
 from energy_callbacks.cli.common.completion import PrintCompletion
-from energy_callbacks.cli.common.options import add_verbosity
 from energy_callbacks.core.errors import EnergyCallbacksError, JournalError
 from energy_callbacks.version import __version__
 
@@ -60,15 +60,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code of the subcommand, 0 on success; 1 if it failed with an error, 2 if an
         argument or an input file was wrong, 130 after Ctrl-C.
     """
+    code = 0
+    if sys.stdout is None:  # the descriptor is closed
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the exit
     try:
         arguments = _parse(argv)
         with messages.on_stderr(quiet=arguments.quiet, verbose=arguments.verbose):
             code = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of the output, such as ``head``, has ended: the flush at exit must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        options.discard_output()
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):  # rich exits with 1
+            raise
     except KeyboardInterrupt:  # while modules are imported, which may take a second
         print("energy-callbacks: interrupted", file=sys.stderr)
         return _INTERRUPTED
@@ -84,9 +88,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if unknown:
         command: argparse.ArgumentParser = arguments.parser
         known = command._option_string_actions  # noqa: SLF001 - argparse has no public access
-        options = [word.partition("=")[0] for word in unknown]
-        close = [one for name in options for one in get_close_matches(name, known, 1, _SIMILAR)]
+        given = [word.partition("=")[0] for word in unknown]
+        close = [one for name in given for one in get_close_matches(name, known, 1, _SIMILAR)]
         hint = f"; did you mean {', '.join(close)}?" if close else ""
+        if early := [name for name in given if name in known]:
+            hint = f"; write {' '.join(early)} after {arguments.command}"
         command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     return arguments
 
@@ -138,5 +144,5 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         command.set_defaults(run=module.run, parser=command)
         module.add_arguments(command)
-        add_verbosity(command)
+        options.add_verbosity(command)
     return parser

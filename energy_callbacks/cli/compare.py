@@ -1,7 +1,6 @@
 """``energy-callbacks compare``: compares groups of runs, and can fail if energy increased."""
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -106,10 +105,10 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
         0 without ``--fail-if-regress``; otherwise the highest exit code from ``_judge``.
     """
-    options = {name: getattr(arguments, name) for name in _OPTIONS}
+    given = {name: getattr(arguments, name) for name in _OPTIONS}
     groups = _groups(arguments.groups)
-    comparison = compare(groups, **options)
-    sys.stdout.write(_document(comparison, groups, arguments))
+    comparison = compare(groups, **given)
+    options.print_now(_document(comparison, groups, arguments))
     paths = comparison.save(arguments.out) if arguments.out else []
     if arguments.figures is not None:
         charts = plots.vector_graphics(comparison, arguments.figure_format)

@@ -29,6 +29,8 @@ from energy_callbacks.report.render.terminal import print_report
 
 # Formats that are written only if requested, and the option that requests each of them.
 _EXTRA: Mapping[Format, str] = {"png": "graphs", "interactive": "interactive"}
+# Options that request files.
+_FILES = ("out", *_EXTRA.values(), "figures", "emissions_csv", "time_series")
 _VIEW = ("country", "region", "pue", "price_per_kwh", "currency")
 # Functions that return the time series in the format of each ending of ``--time-series``.
 _SERIES: Mapping[str, Callable[[Sequence[Series]], str | bytes]] = {
@@ -165,10 +167,14 @@ def _print_repeats(arguments: argparse.Namespace) -> int:
     """Print the document about all runs below the path.
 
     Raises:
-        ValueError: if the document is not one that has means of several runs.
+        ValueError: if the document is not one that has means of several runs, or if an option
+            requests files.
     """
     if not (arguments.latex or arguments.bibtex):
         raise ValueError("--repeats needs --latex or --bibtex, because a report has only one run")
+    if files := [name for name in _FILES if getattr(arguments, name)]:
+        option = f"--{files[0].replace('_', '-')}"
+        raise ValueError(f"{option}: --repeats writes no files; leave {option} out")
     reports = [load(path) for path in run_folders.runs_at(arguments.path)]
     if changes := _changes(arguments):
         reports = [view(report, **changes) for report in reports]

@@ -85,9 +85,13 @@ def value(amount: Amount | None, unit: str) -> str:
     '750 kWh'
     >>> value(Amount(value=None, low=20.0, high=1234567.0), "kg")
     '20 to 1 235 000 kg'
+    >>> value(Amount(value=None, low=None, high=None), "kg")
+    'kg not known'
     """
     if amount is None:
         return formatting.UNKNOWN
+    if amount.value is None and amount.low is None:
+        return f"{unit} {formatting.UNKNOWN}".lstrip()
     number = _ends(amount) if amount.value is None else _number(amount.value)
     return f"{number} {unit}".rstrip()
 
@@ -189,7 +193,7 @@ def terms(fleet: Fleet) -> str:
     price = "" if fleet.price_per_kwh is None else f", {fleet.price_per_kwh:g}{currency} per kWh"
     return (
         f"{formatting.grouped(fleet.jobs_per_day)} jobs per day, PUE {fleet.pue:g}, scheduler "
-        f"overhead {formatting.percent(fleet.scheduler_overhead)}{price}"
+        f"overhead {_number(100.0 * fleet.scheduler_overhead)} %{price}"
     )
 
 

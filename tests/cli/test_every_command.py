@@ -15,6 +15,7 @@ import pytest
 
 from energy_callbacks.cli import COMMANDS, build_parser, demo, main
 from energy_callbacks.cli.common import messages
+from energy_callbacks.cli.compare import UNJUDGED
 from energy_callbacks.profiling.zoo.quick import QuickProfile
 from tests.charts import no_charts  # noqa: F401 - a fixture
 from tests.report.journals import Attempt, write
@@ -269,3 +270,49 @@ def test_a_misspelled_option_with_a_value(capsys: pytest.CaptureFixture[str]) ->
         with pytest.raises(SystemExit):
             main(["run", *words, "--", "true"])
         assert capsys.readouterr().err.endswith("did you mean --country?\n")
+
+
+@pytest.mark.parametrize("option", ["-q", "--verbose", "--json"])
+def test_an_option_before_the_command(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message states where the option belongs."""
+    with pytest.raises(SystemExit, match="2"):
+        main([option, "list"])
+    assert capsys.readouterr().err.endswith(
+        f"unrecognized arguments: {option}; write {option} after list\n"
+    )
+
+
+def shell(script: str) -> tuple[int, str]:
+    """Run a script of bash in which ``ec`` is the command line; return exit code and errors."""
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f'set -o pipefail; ec() {{ "{sys.executable}" -m energy_callbacks "$@"; }}; {script}',
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_closed_standard_output() -> None:
+    """Programs that have none lose the result only."""
+    assert shell("ec list empty >&-") == (0, "no runs below empty\n")
+    assert shell("ec run --json --no-html -q -- sh -c 'exit 5' >&-") == (5, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("report a -q", 0),
+        ("run --json --no-html -q -- sh -c 'sleep 0.3; exit 5'", 5),
+        ("compare a b -q --fail-if-regress 5%", UNJUDGED),
+    ],
+)
+def test_a_reader_that_ends(words: str, code: int) -> None:
+    """The exit code is that of the command, and there is no message."""
+    found, told = shell(f"ec {words} | true")
+    assert found == code
+    assert "ipe" not in told

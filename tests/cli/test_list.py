@@ -47,6 +47,17 @@ def test_the_newest_run_is_the_first(capsys: pytest.CaptureFixture[str]) -> None
     assert "10.7 Wh" in rows[0]
 
 
+def test_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Columns are neither left out nor cut off: the terminal wraps the lines."""
+    for name, value in (("FORCE_COLOR", "1"), ("TERM", "xterm"), ("COLUMNS", "40")):
+        monkeypatch.setenv(name, value)
+    assert main(["list"]) == 0
+    row = capsys.readouterr().out.splitlines()[1]
+    assert all(cell in row for cell in ("finished", "1 min 20 s", "10.7 Wh", "third", "new"))
+
+
 def test_json_has_the_names_of_query(capsys: pytest.CaptureFixture[str]) -> None:
     """Energies are in Wh."""
     newest, *_, oldest = listed(capsys)

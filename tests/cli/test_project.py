@@ -203,3 +203,9 @@ def test_a_run_without_energy_is_no_job(tmp_path, capsys):
     """A run of unknown energy cannot be projected."""
     assert main(["project", str(job(tmp_path / "a", devices=())), "--jobs-per-day", "1"]) == 2
     assert "is not known" in capsys.readouterr().err
+
+
+def test_an_overhead_above_the_jobs_energy(two, capsys):
+    """The share that is printed is the one that was computed with."""
+    assert main(["project", two[0], "--jobs-per-day", "1", "--scheduler-overhead", "5"]) == 0
+    assert "scheduler overhead 500 %" in capsys.readouterr().out

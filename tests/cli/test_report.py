@@ -204,6 +204,16 @@ def test_repeats_are_all_runs_below_the_path(tmp_path, capsys):
     assert "--repeats needs --latex or --bibtex" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "option", ["--out x", "--graphs", "--interactive", "--figures x", "--time-series x.csv"]
+)
+def test_repeats_have_no_files(run_folder, capsys, option):
+    """Options of files are refused, not ignored."""
+    words = [str(run_folder), "--repeats", "--latex", *option.split()]
+    assert main(["report", *words]) == 2
+    assert f"{option.split()[0]}: --repeats writes no files" in capsys.readouterr().err
+
+
 def test_embodied_emissions_need_a_lifetime(run_folder, capsys):
     """Both options are needed; with both, the document has the share of the run."""
     command = ["report", str(run_folder), "--annex-xi", "json"]

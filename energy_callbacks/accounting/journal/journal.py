@@ -331,8 +331,8 @@ def check_writable(folder: Path) -> None:
         else:
             return
     raise PermissionError(
-        f"cannot write the energy report to {str(folder)!r}: {problem}; pass report_dir= with a "
-        "writable folder"
+        f"cannot write the energy report to {str(folder)!r}: {problem}; give a writable "
+        "folder: report_dir=, on the command line --out"
     )
 
 

@@ -3,6 +3,7 @@
 import argparse
 import io
 import json
+import os
 import sys
 from contextlib import AbstractContextManager, ExitStack, redirect_stderr, redirect_stdout
 from typing import Any, Final
@@ -101,6 +102,23 @@ def seconds_or_zero(word: str) -> float:
         raise argparse.ArgumentTypeError(
             f"must be 0 or a positive number of seconds, got {word!r}"
         ) from None
+
+
+def discard_output() -> None:
+    """Discard standard output from now on, because its reader, such as ``head``, has ended.
+
+    Otherwise, the flush at the exit of the interpreter would fail.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def print_now(text: str) -> None:
+    """Print a result, after which the command goes on even if the reader has ended."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
 
 
 def print_json(value: Any) -> None:

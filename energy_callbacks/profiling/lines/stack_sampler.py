@@ -260,11 +260,16 @@ class StackSampler:
             now_s, (self._since_s, self._until_s), time.thread_time(), time.process_time()
         )
         self._since_s = sample.until_s
-        self._is_asked = False
-        self._take_sample(frame, sample)
-        self.looks += 1
-        self._took_s = time.monotonic() - now_s
-        self.cost_s += self._took_s
+        try:
+            self._take_sample(frame, sample)
+            self.looks += 1
+            self._took_s = time.monotonic() - now_s
+            self.cost_s += self._took_s
+        finally:
+            # Last: if a program is traced or profiled, and a request waits in the queue during a
+            # pending call, CPython 3.11 never enters the next Python function (``ceval.c``:
+            # ``DO_TRACING`` repeats ``RESUME`` until the queue is empty).
+            self._is_asked = False
 
 
 def _cpu_clock() -> Callable[[], float]:

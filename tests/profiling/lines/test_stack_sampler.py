@@ -138,6 +138,25 @@ def test_a_bug_of_ours_ends_the_asking_alone(sampling, caplog):
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
+def test_no_look_is_asked_for_during_a_look():
+    """A second request would stop a traced program in the look.
+
+    With a trace or profile function, CPython 3.11 repeats the entry of a Python function as long as
+    a pending call waits, and pending calls wait for the end of the current one.
+    """
+    during = []
+
+    def take(frame, look):
+        busy(0.02)
+        during.append(sampler._request.moment_s > look.asked_s)
+
+    sampler = StackSampler(take, 1000.0)
+    sampler.start()
+    busy_until(lambda: len(during) > 3)
+    sampler.stop()
+    assert not any(during)
+
+
 def test_no_handler_no_timer_and_the_users_random_numbers_stay(sampling):
     """Signal handlers, timers and random numbers of the process are unchanged."""
     import random
