@@ -37,7 +37,7 @@ class Lane:
     folders: tuple[Path, ...] = ()
     packages: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
-    has_tensorflow: bool = True
+    has_tensorflow: bool = False
 
     @property
     def roots(self) -> list[Path]:
@@ -56,7 +56,6 @@ def _framework(name: str, *packages: str) -> Lane:
         folders=(INTEGRATIONS / name,),
         packages=packages,
         environment=dict(QUIET),
-        has_tensorflow=False,
     )
 
 
@@ -67,6 +66,7 @@ def _keras(backend: str, **environment: str) -> Lane:
         # The TensorBoard callback of Keras writes with TensorFlow on every backend.
         packages=tuple(dict.fromkeys(("keras", "tensorflow", backend))),
         environment=QUIET | {"KERAS_BACKEND": backend} | environment,
+        has_tensorflow=True,
     )
 
 

@@ -21,6 +21,7 @@ import pytest
 
 from tests.charts import leave_out_charts
 from tests.garbage import freeze
+from tests.integrations.no_tensorflow import keep_tensorflow_out
 
 # Modules that a training imports when it starts, and for its report.
 _LATE = (
@@ -128,6 +129,7 @@ if __name__ == "__main__":
         leave_out_charts(pytest.MonkeyPatch())
     sys.argv = sys.argv[1:]
     if sys.argv[0] == "--fork-server":
+        keep_tensorflow_out()
         for name in sys.argv[1:]:
             importlib.import_module(name)
         import_late_modules()

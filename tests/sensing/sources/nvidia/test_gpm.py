@@ -14,6 +14,7 @@ from tests.fake_nvml import presets
 from tests.fake_nvml.library import FakeNvml
 from tests.fake_nvml.scenario import Card, Fault, Scenario
 from tests.fake_nvml.signals import Constant, Sine, Square
+from tests.garbage import freeze
 from tests.sensing.sources.nvidia.test_source import GPM, Bench
 
 POWER = Constant(300.0)
@@ -33,7 +34,7 @@ class Gpm:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder = folder
         self._stack = stack
-        gc.collect()
+        freeze()  # frees samples of earlier tests; later collections do not visit their objects
 
     def bench(self, card: Card, *faults: Fault) -> Bench:
         nvml = FakeNvml(Scenario(cards=(card,), faults=faults, epoch_unix_s=EPOCH_S), self._folder)
