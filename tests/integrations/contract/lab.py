@@ -273,7 +273,10 @@ class SharedTrainings:
 
 
 def constant(clock: FakeClock, power_w: float, scope: str) -> ScriptedSource:
-    """Return a sensor of constant power with an energy counter; ``scope`` is gpu or host."""
+    """Return a sensor of constant power with an energy counter; ``scope`` is gpu or host.
+
+    It has one reading per batch: with constant power more of them add only real time.
+    """
     device = Device(
         key="gpu0" if scope == "gpu" else "cpu0",
         kind="gpu" if scope == "gpu" else "cpu",
@@ -285,6 +288,7 @@ def constant(clock: FakeClock, power_w: float, scope: str) -> ScriptedSource:
         power_w=lambda t_s: power_w,
         energy_j=lambda t_s: power_w * t_s,
         device=device,
+        interval_s=STEP_S,
     )
 
 

@@ -20,7 +20,7 @@ ERRORS = {
     "disk full": OSError(errno.ENOSPC, "No space left on device"),
 }
 # Long enough that a logger that has failed is tried again.
-LONG = Plan(epochs=4, step_s=4.0)
+LONG = Plan(epochs=3, step_s=4.0)
 
 
 def watch_writer(
