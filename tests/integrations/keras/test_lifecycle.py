@@ -218,6 +218,26 @@ def test_backup_and_restore_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
     assert second.report().throughput.samples == 480
 
 
+def test_a_backup_in_the_first_epoch_resumes_the_run(tmp_path: Path) -> None:
+    """The backup is written after ten batches, before the first epoch has ended."""
+    clock = FakeClock()
+    first, second = callback(clock), callback(clock)
+
+    class Fail(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if batch == 15:
+                raise RuntimeError("boom")
+
+    def backup() -> BackupAndRestore:
+        return BackupAndRestore(tmp_path / "backup", save_freq=10)
+
+    with pytest.raises(RuntimeError, match="boom"):
+        fit(clock, first, TensorBoard(tmp_path / "tb"), backup(), Fail(), epochs=2)
+    fit(clock, second, TensorBoard(tmp_path / "tb"), backup(), epochs=2)
+    assert second.report().run.run_id == first.report().run.run_id
+    assert len(second.report().attempts) == 2
+
+
 @pytest.mark.parametrize("saver", [BackupAndRestore, ModelCheckpoint])
 def test_checkpoints_within_an_epoch_are_measured(tmp_path: Path, saver: Any) -> None:
     """A checkpoint after every ten batches: all steps count, and saving is a phase."""
