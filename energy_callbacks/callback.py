@@ -20,8 +20,8 @@ class CallbackSettings(ConfigSettings, total=False):
     Attributes:
         profilers: profilers: objects such as ``KernelProfiler()``, or the names ``"kernels"``,
             ``"lines"``, ``"phases"`` and ``"host"``; one, or a list.
-        meter: a meter with its own settings; no other of these settings may be combined with it. The
-            callback starts it, and ends it when the training ends.
+        meter: a meter with its own settings; no other of these settings may be combined with it.
+            The callback starts it, and ends it when the training ends.
     """
 
     profilers: OneOrMoreProfilers
