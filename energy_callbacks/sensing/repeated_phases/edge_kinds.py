@@ -126,8 +126,7 @@ def fit_kinds(
         due to what is not known about the delays, (P,), J. ``None`` if equal delays explain the
         intervals as well.
     """
-    later = np.triu(sums.changes, 1).sum(), np.tril(sums.changes, -1).sum()
-    if min(later) < _FEWEST:
+    if min(np.triu(sums.changes, 1).sum(), np.tril(sums.changes, -1).sum()) < _FEWEST:
         return None
     of_equal = _sums(recent, equal[:, None])
     misfit = _fits(of_equal, np.ones((1, 1)), sums.mean_w).misfit[0]
@@ -135,8 +134,8 @@ def fit_kinds(
     pairs = _in_order(_grid(_ROUNDS[0]), leads_s)
     for step in _ROUNDS[1:]:
         cost = _fits(*_of_kinds(sums, recent, pairs), sums.mean_w).misfit
-        best = pairs[np.argsort(cost, kind="stable")[:_REFINED]]
-        pairs = _in_order(_around(best, step), leads_s)
+        refined = pairs[np.argsort(cost, kind="stable")[:_REFINED]]
+        pairs = _in_order(_around(refined, step), leads_s)
     fits, whole_j = _energies(sums, recent, pairs)
     if misfit - fits.misfit.min() < _DECISIVE * scale:
         return None
@@ -144,10 +143,10 @@ def fit_kinds(
     shares /= shares.sum()
     mean_j = shares @ whole_j
     delay_j = NORMAL_95 * np.sqrt(shares @ (whole_j - mean_j) ** 2)
-    best = pairs[fits.best]
-    if _rises(sums.changes, fits.levels_w[fits.best], is_later=best[0] > best[1]):
-        equal_j = _energies(sums, recent, np.full((1, 2), best.min()))[1][0]
-        delay_j += np.abs(equal_j - mean_j)
+    later, earlier = pairs[fits.best]
+    if _rises(sums.changes, fits.levels_w[fits.best], is_later=later > earlier):
+        sooner = np.full((1, 2), min(later, earlier))
+        delay_j += np.abs(_energies(sums, recent, sooner)[1][0] - mean_j)
     return mean_j, delay_j
 
 
