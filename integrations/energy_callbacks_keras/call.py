@@ -156,11 +156,7 @@ class EnergyCalls(keras.callbacks.Callback):
         done_before = self._steps.begin(data)
         if is_resuming and done_before:
             self._meter.resumed(done_before)
-        self._keep_state()
-
-    def _keep_state(self) -> None:
-        """Store the meter's state with the backup of Keras, if there is one."""
-        if self._process.rank == 0 and self._others is not None:
+        if self._process.rank == 0:
             checkpoints.keep(self._others.all, self._meter.state())
 
     def _log(self) -> dict[str, float]:

@@ -19,7 +19,7 @@ for the device after each batch; see Keras' ``CallbackList``.
 
 from energy_callbacks.accounting.step_marks import STEP
 from energy_callbacks.core.guard import give_up, harmless
-from energy_callbacks_keras import devices
+from energy_callbacks_keras import checkpoints, devices
 from energy_callbacks_keras.call import EnergyCalls
 from energy_callbacks_keras.callback_list import Logs
 
@@ -110,7 +110,8 @@ class EnergyHooks(EnergyCalls):
             self._rows.write_loss(logs)
             self._meter.record_metrics(logs or {}, step=self._steps.done, epoch=epoch)
         scalars = self._log()
-        self._keep_state()
+        if self._process.rank == 0 and self._others is not None:
+            checkpoints.keep(self._others.all, self._meter.state())
         return scalars
 
     @harmless
