@@ -223,14 +223,13 @@ def _with_seldom(fit: _Fit, found: PhaseEnergies) -> PhaseEnergies:
 
     The delays of other edges may not apply to them: when a training begins, the host has queued
     nothing, so the device is not behind. Their intervals include the energy between the host's
-    edges, and those of the phases beside them are as much wider.
+    edges.
     """
     changes = fit.sums.changes
     is_seldom = changes.sum(axis=0) + changes.sum(axis=1) <= _SELDOM
     on_host_j = fit.sums.on_host_j(fit.fits.levels_w[[fit.fits.best]])[0]
     moved_j = np.abs(found.energy_j - on_host_j) * is_seldom
-    beside = changes + changes.T > 0.0
-    return replace(found, edge_j=found.edge_j + moved_j + beside @ moved_j)
+    return replace(found, edge_j=found.edge_j + moved_j)
 
 
 def _ridge_s(sums: PhaseSums, noise: float) -> float:
