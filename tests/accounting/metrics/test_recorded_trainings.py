@@ -1,7 +1,7 @@
 """Energies of the phases of trainings that were recorded on an H200 (tests/data/h200_trainings).
 
-In these trainings the host did not run ahead of the GPU, so the energy of a phase is that between
-the host's edges. Power samples every 20 ms show it.
+In these trainings the host was not far ahead of the GPU (docs/h200.md), so the energy of a phase is
+that between the host's edges. Power samples every 20 ms show it.
 """
 
 import json
