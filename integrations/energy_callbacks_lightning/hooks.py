@@ -6,9 +6,8 @@
     on_fit_start                        meter.start (if not running), phase setup
     on_sanity_check_start / _end          phase sanity_check
     on_train_start                      phase train
-      on_train_epoch_start                mark batch_done: the loop waits for data
-      precision_plugin.convert_input      mark data_ready
-      on_train_batch_end                  step or batch_done (step_counter), scalars to the loggers
+      epoch loop waits for data           mark batch_done, data_ready (method_patch)
+      on_train_batch_end                  step (step_counter), scalars to the loggers
       on_validation_start / _end          phase validation, records the metrics of the validation
     on_train_epoch_end                    meter.epoch, scalars to the loggers
     on_train_epoch_start | on_train_end   records the metrics of the epoch that has ended
@@ -19,8 +18,8 @@
 Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``.
 No hook between start and end reads a sensor or waits for the device.
 
-Only the start of a meter raises exceptions, such as ``PermissionError`` for its folder. After any
-other error, measuring ends with a warning, and the training continues.
+Only the start of a meter raises exceptions, such as ``PermissionError`` for its folder. Any other
+error ends measuring with a warning.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ from energy_callbacks.meter import EnergyMeter
 from energy_callbacks_lightning import loop
 from energy_callbacks_lightning.bases import bases
 from energy_callbacks_lightning.hook_shortcuts import HookShortcuts
-from energy_callbacks_lightning.method_patch import MethodPatch, timed_fetch, timed_save
+from energy_callbacks_lightning.method_patch import TrainerPatches
 from energy_callbacks_lightning.metrics import LoggedMetrics
 from energy_callbacks_lightning.rows import Rows
 from energy_callbacks_lightning.step_counter import LightningStepCounter
@@ -50,8 +49,7 @@ class EnergyHooks(Base):
         super().__init__()
         self._meter = meter
         self._steps = steps
-        self._saves = MethodPatch("save_checkpoint", timed_save, meter)
-        self._fetches = MethodPatch("convert_input", timed_fetch, meter)
+        self._patches = TrainerPatches(meter)
         self._shortcuts = HookShortcuts(EnergyHooks)
         self._rows = Rows(meter, log_every_n_steps)
         self._loss_every = 1
@@ -68,8 +66,7 @@ class EnergyHooks(Base):
         self._state = {}
 
     def _stop(self, trainer: Any, error: BaseException | None = None) -> None:
-        self._saves.end()
-        self._fetches.end()
+        self._patches.end()
         self._shortcuts.end(self)
         if not self._meter.is_running:
             return
@@ -109,8 +106,7 @@ class EnergyHooks(Base):
         self._meter.enter("train")
         self._steps.begin(trainer, self)
         self._shortcuts.begin(self, self._steps.on_train_batch_end)
-        self._saves.begin(trainer)
-        self._fetches.begin(trainer.precision_plugin)
+        self._patches.begin(trainer)
         if (steps := loop.planned_steps(trainer)) is not None:
             self._meter.plan(steps)
         if trainer.global_step:
@@ -119,12 +115,11 @@ class EnergyHooks(Base):
 
     @harmless
     def on_train_epoch_start(self, /, trainer: Any, pl_module: Any) -> None:
-        """Mark that the loop waits for data: Lightning creates the loader's iterator next."""
+        """Record the metrics of the epoch before, and decide at which steps rows may be due."""
         self._record_epoch(trainer)
         self._loss_every = loop.loss_every(trainer)
         rows_every = self._rows.schedule.every_n_steps or self._loss_every
         self._steps.begin_epoch(trainer, 1 if self._meter.config.has_budget else rows_every)
-        self._meter.batch_done()
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from energy_callbacks.accounting.step_marks import READY, StepMarks
+from energy_callbacks.accounting.step_marks import DONE, READY, StepMarks
 from energy_callbacks.meter import EnergyMeter
 
 
@@ -30,9 +30,10 @@ class MethodPatch:
         self._before: Any = None
 
     def begin(self, owner: Any) -> None:
-        """Replace the method of ``owner``."""
-        self._owner, self._before = owner, vars(owner).get(self._name)
-        setattr(owner, self._name, self._around(getattr(owner, self._name), self._meter))
+        """Replace the method of ``owner``, if it has one of this name."""
+        if (method := getattr(owner, self._name, None)) is not None:
+            self._owner, self._before = owner, vars(owner).get(self._name)
+            setattr(owner, self._name, self._around(method, self._meter))
 
     def end(self) -> None:
         """Restore the method that was replaced, if any."""
@@ -61,35 +62,71 @@ def _itself(method: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def timed_save(save: Callable[..., Any], meter: EnergyMeter) -> _PatchedMethod:
+def _timed_save(save: Callable[..., Any], meter: EnergyMeter) -> _PatchedMethod:
     """Return a replacement of ``trainer.save_checkpoint`` that reports when it begins and ends."""
-    return _PatchedMethod(_save, save, meter, meter._step_marks())
+    return _PatchedMethod(_save, save, meter)
 
 
-def _save(
-    save: Callable[..., Any], meter: EnergyMeter, marks: StepMarks, /, *args: Any, **kwargs: Any
-) -> Any:
+def _save(save: Callable[..., Any], meter: EnergyMeter, /, *args: Any, **kwargs: Any) -> Any:
     """Save the checkpoint, and assign the time of saving to the phase ``checkpoint``."""
     start_s = meter.now_s()
     try:
         return save(*args, **kwargs)
     finally:
         meter.window("checkpoint", start_s, meter.now_s())
-        marks.done()  # after a checkpoint the loop waits for data
 
 
-def timed_fetch(convert: Callable[..., Any], meter: EnergyMeter) -> _PatchedMethod:
-    """Return a replacement of ``precision_plugin.convert_input`` that reports a fetched batch.
+def _waiting(method: Callable[..., Any], meter: EnergyMeter) -> _PatchedMethod:
+    return _PatchedMethod(_wait, method, meter._step_marks())
 
-    ``convert_input`` is the first method that Lightning calls after it has fetched a batch. After
-    it, Lightning copies the batch to the device. A copy from unpinned memory waits for all pending
-    work of the device. This wait must not count as waiting for data, so data is marked as ready
-    before the copy.
+
+def _wait(method: Callable[..., Any], marks: StepMarks, /, *args: Any) -> Any:
+    """Call the original method, and report that the training waits for data meanwhile."""
+    marks.done()
+    try:
+        return method(*args)
+    finally:
+        marks.ready()
+
+
+def _marked(kind: int, method: Callable[..., Any], meter: EnergyMeter) -> _PatchedMethod:
+    return _PatchedMethod(_mark, method, kind, meter._step_marks())
+
+
+def _mark(method: Callable[..., Any], kind: int, marks: StepMarks) -> Any:
+    """Report the event, and call the original method; see ``step_marks`` for the reason."""
+    marks.append((kind, marks.now_s(), None, None, None))
+    return method()
+
+
+class TrainerPatches:
+    """Replaces methods of a trainer and of its epoch loop during a training.
+
+    The training waits for data while ``on_run_start`` creates the iterator of an epoch, and from
+    ``_on_before_fetch`` to ``_on_after_fetch``, which Lightning calls for its own profiler (2.4 to
+    2.6). What comes before a batch is fetched must not count: other callbacks, and with several
+    ranks an exchange that waits until the GPU has done its work. Nor must the copy to the device
+    that comes afterwards: if memory is not pinned, it waits for the same.
+
+    Args:
+        meter: receives the events.
     """
-    return _PatchedMethod(_fetch, convert, meter._step_marks())
 
+    def __init__(self, meter: EnergyMeter) -> None:
+        self._saves = MethodPatch("save_checkpoint", _timed_save, meter)
+        self._waits = (
+            MethodPatch("on_run_start", _waiting, meter),
+            MethodPatch("_on_before_fetch", functools.partial(_marked, DONE), meter),
+            MethodPatch("_on_after_fetch", functools.partial(_marked, READY), meter),
+        )
 
-def _fetch(convert: Callable[..., Any], marks: StepMarks, data: Any) -> Any:
-    """Mark that data is ready, and call the original method; see ``step_marks`` for the reason."""
-    marks.append((READY, marks.now_s(), None, None, None))
-    return convert(data)
+    def begin(self, trainer: Any) -> None:
+        """Replace the methods."""
+        self._saves.begin(trainer)
+        for patch in self._waits:
+            patch.begin(trainer.fit_loop.epoch_loop)
+
+    def end(self) -> None:
+        """Restore the methods that were replaced."""
+        for patch in (self._saves, *self._waits):
+            patch.end()

@@ -152,7 +152,6 @@ class LightningStepCounter:
             self._end_steps(steps, [*self._earlier, counts])
         else:
             self._earlier.append(counts)
-            self._marks.done()
         self.stepped_batches = stepped_batches
         is_plain = steps and self._is_automatic
         self._expect(self._sizes.plain if is_plain else None)

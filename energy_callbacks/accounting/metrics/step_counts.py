@@ -110,8 +110,9 @@ class _WorkCount:
 class StepLog:
     """Queue of events from the training thread to the journal's thread, which counts them.
 
-    The training thread only appends events. The journal's thread finds the waits for data, from
-    ``DONE`` or ``STEP`` to the next ``READY``, and counts the steps.
+    The training thread only appends events. The journal's thread counts the steps, and finds the
+    waits for data. A wait ends with ``READY``. It begins with the first ``DONE`` since the last
+    ``STEP`` or ``READY``, or with ``STEP`` if there is no such ``DONE``.
 
     Args:
         start_s: monotonic time of the attempt's start.
@@ -135,6 +136,7 @@ class StepLog:
         self._samples = _WorkCount("samples", "batch_size_fn")
         self._tokens = _WorkCount("tokens", "tokens_fn")
         self._done_s: float | None = None
+        self._is_done = False  # whether ``DONE`` has set the time
         self._is_paused = True
         self._durations_s: deque[float] = deque(maxlen=_MOST_STEPS)
         self._wait_s = 0.0
@@ -186,19 +188,21 @@ class StepLog:
             self._marked_s = max(self._marked_s, t_s)
             if kind == STEP:
                 new.append((t_s, samples, tokens, self._wait_s, 1, end, self._is_paused))
-                self._done_s, self._wait_s, self._is_paused = t_s, 0.0, False
+                self._done_s, self._is_done = t_s, False
+                self._wait_s, self._is_paused = 0.0, False
             elif kind == READY:
                 self.sees_waits = True
-                done_s, self._done_s = self._done_s, None
+                done_s, self._done_s, self._is_done = self._done_s, None, False
                 if done_s is not None and t_s > done_s:
                     self._wait_s += t_s - done_s
                     waits.extend((done_s, t_s))
             elif kind == DONE:
-                self._done_s = t_s
+                if not self._is_done:
+                    self._done_s, self._is_done = t_s, True
             elif kind == _COUNTS:
                 new.append((t_s, samples, tokens, 0.0, 0, None, False))
             else:
-                self._done_s, self._is_paused = None, True
+                self._done_s, self._is_done, self._is_paused = None, False, True
 
     def take_waits(self, now_s: float) -> tuple[Array, float]:
         """Return the waits that ended since the last call, and the time up to which all are known.

@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader, TensorDataset
 
+from energy_callbacks.accounting.step_marks import DONE, READY
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks_lightning import method_patch
 from tests.benchmarks.common.hook_times import HookTimer
@@ -54,7 +55,8 @@ def train(times: HookTimer, *, steps: int, every: int | None) -> None:
             callbacks=[callback],
         )
         # The originals of the methods that we replace are not ours.
-        times.wrap(trainer.precision_plugin, "convert_input", owner="framework")
+        for name in ("_on_before_fetch", "_on_after_fetch"):
+            times.wrap(trainer.fit_loop.epoch_loop, name, owner="framework")
         times.wrap(trainer, "save_checkpoint", owner="framework")
         rows = torch.randn(BATCHES * BATCH, FEATURES), torch.randn(BATCHES * BATCH, 1)
         trainer.fit(Model(), DataLoader(TensorDataset(*rows), batch_size=BATCH))
@@ -69,6 +71,15 @@ def callback_of(times: HookTimer, every: int | None, folder: Path) -> GpuEnergyC
             times.wrap(callback, name)
     times.wrap(callback._steps, "on_train_batch_end")  # during a training, Lightning calls this
     times.wrap(callback._meter, "log", is_row=True)
-    for name, begins_step in (("_fetch", True), ("_save", False)):
-        times.wrap(method_patch, name, begins_step=begins_step)
+    mark = method_patch._mark  # a step begins with the first of its two calls
+
+    def of_kind(method: Any, kind: int, marks: Any) -> Any:
+        return marked[kind](method, kind, marks)
+
+    marked = {
+        kind: times.timed(mark, name, begins_step=kind == DONE)
+        for kind, name in ((DONE, "_on_before_fetch"), (READY, "_on_after_fetch"))
+    }
+    method_patch._mark = of_kind
+    times.wrap(method_patch, "_save")
     return callback

@@ -118,7 +118,14 @@ def driver(ours: Any, steps: Steps) -> Any:
     class Driver(Callback):
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             self.hooks = KINDS[0]
-            self.replaced = vars(trainer.precision_plugin).get("convert_input")
+            loop = trainer.fit_loop.epoch_loop
+            self.fetches = {
+                is_ours: [
+                    getattr(loop, name) if is_ours else getattr(type(loop), name).__get__(loop)
+                    for name in ("_on_before_fetch", "_on_after_fetch")
+                ]
+                for is_ours in (True, False)
+            }
             self.callbacks = dict(
                 zip(KINDS, ([ours, self], [Callback(), self], [self]), strict=True)
             )
@@ -136,9 +143,9 @@ def driver(ours: Any, steps: Steps) -> Any:
         def choose(self, trainer: Any, hooks: str) -> None:
             self.hooks = hooks
             trainer.callbacks = self.callbacks[hooks]
-            vars(trainer.precision_plugin).pop("convert_input", None)
-            if hooks == KINDS[0] and self.replaced is not None:
-                trainer.precision_plugin.convert_input = self.replaced
+            # Lightning has copied the methods of its epoch loop to this object.
+            fetcher = trainer.fit_loop._data_fetcher
+            fetcher._start_profiler, fetcher._stop_profiler = self.fetches[hooks == KINDS[0]]
 
         def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
             self.choose(trainer, KINDS[0])

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("lightning")
 
 import torch
-from lightning.pytorch.callbacks import BatchSizeFinder
+from lightning.pytorch.callbacks import BatchSizeFinder, Callback
 from lightning.pytorch.tuner import Tuner
 
 from energy_callbacks.lightning import GpuEnergyCallback
@@ -276,10 +276,61 @@ def test_copying_a_batch_to_the_device_is_no_waiting(tmp_path: Path) -> None:
             return super().transfer_batch_to_device(batch, device, dataloader_idx)
 
     lightning = trainer(tmp_path, ours, num_sanity_val_steps=0, max_epochs=3)
-    plugin = lightning.precision_plugin
     lightning.fit(SlowToCopy(clock), loader(10), loader(5))
     assert ours.report().throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
-    assert not {"convert_input", "save_checkpoint"} & (vars(plugin).keys() | vars(lightning).keys())
+    epochs = vars(lightning.fit_loop.epoch_loop)
+    assert not {"_on_before_fetch", "_on_after_fetch"} & epochs.keys()
+    assert "save_checkpoint" not in vars(lightning)
+
+
+def test_what_comes_between_a_batch_and_the_next_fetch_is_no_waiting(tmp_path: Path) -> None:
+    """Neither other callbacks nor Lightning's own work before it fetches, such as with DDP.
+
+    With several ranks, Lightning lets them agree at every batch whether to stop. The first rank
+    then waits until the GPU has done its work.
+    """
+    clock = FakeClock()
+    ours = callback(clock)
+
+    class Slow(Callback):
+        def on_train_batch_end(self, *_: object, **__: object) -> None:
+            clock.advance(1.0)
+
+    lightning = trainer(tmp_path, ours, Slow(), num_sanity_val_steps=0, max_epochs=3)
+    epochs = lightning.fit_loop.epoch_loop
+    advance = epochs.advance
+
+    def agree_and_advance(data_fetcher: Any) -> None:
+        clock.advance(1.0)
+        advance(data_fetcher)
+
+    epochs.advance = agree_and_advance
+    lightning.fit(TinyModule(clock), loader(10), loader(5))
+    assert ours.report().throughput.data_wait_s == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_loader_that_the_step_reads_itself_is_waited_for(tmp_path: Path) -> None:
+    """``training_step(dataloader_iter)`` fetches its batches within the step."""
+    clock = FakeClock()
+    ours = callback(clock)
+
+    class Fetching(TinyModule):
+        def training_step(self, dataloader_iter: Iterator[Any]) -> Any:
+            (rows,), _, _ = next(dataloader_iter)
+            return self.layer(rows).sum()
+
+    class SlowRows(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return 40
+
+        def __getitem__(self, index: int) -> tuple[torch.Tensor]:
+            clock.advance(0.25)
+            return (torch.ones(4),)
+
+    slow = torch.utils.data.DataLoader(SlowRows(), batch_size=4)
+    lightning = trainer(tmp_path, ours, num_sanity_val_steps=0, max_epochs=1)
+    lightning.fit(Fetching(clock), slow)
+    assert ours.report().throughput.data_wait_s == pytest.approx(10.0, abs=1e-6)
 
 
 def test_a_bug_in_a_hook_does_not_end_the_training(
