@@ -8,10 +8,13 @@ public interface.
 import contextlib
 import functools
 import inspect
+import math
 import os
+import reprlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack
 
@@ -33,7 +36,14 @@ from energy_callbacks.core.config import (
     is_disabled,
 )
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.core.guard import ForeignCalls, give_up, harmless, logger, pass_on_signals
+from energy_callbacks.core.guard import (
+    FirstWarning,
+    ForeignCalls,
+    give_up,
+    harmless,
+    logger,
+    pass_on_signals,
+)
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
@@ -146,6 +156,7 @@ class EnergyMeter:
         self._cannot_vote = False
         self._vote = BudgetAllreduce()
         self._say: Callable[[str], None] = logger.info
+        self._warn_of_window = FirstWarning()
         self._messages = ForeignCalls("a message about energy cannot be printed", now_s)
         self._reports = meter_reports.MeterReports(self._clock)
 
@@ -512,13 +523,28 @@ class EnergyMeter:
     def window(self, name: str, start_s: float, end_s: float) -> None:
         """Assign a past span of time and its energy to a phase.
 
+        A span in the future is ignored with a warning. Its times are usually those of another
+        clock, such as ``time.time()``.
+
         Args:
             name: name of the phase, such as ``validation``.
-            start_s: monotonic time of the start in seconds.
-            end_s: monotonic time of the end in seconds; an empty span is ignored.
+            start_s: start in seconds, as ``now_s()`` returned it.
+            end_s: end in seconds, by the same clock; an empty span is ignored.
         """
         attempt = self._lifecycle.running
-        if attempt is not None and end_s > start_s:
+        if attempt is None:
+            return
+        now_s = attempt.now_s()
+        if not all(isinstance(t, Real) and -math.inf < t <= now_s for t in (start_s, end_s)):
+            self._warn_of_window(
+                "window(%r) needs two past times of now_s(), got %s and %s, now is %.3f; the "
+                "window is ignored; use now_s(), which is time.monotonic(), and not time.time()",
+                name,
+                reprlib.repr(start_s),
+                reprlib.repr(end_s),
+                now_s,
+            )
+        elif end_s > start_s:
             attempt.recorder.window(name, start_s, end_s)
 
     def measure(self, name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -1029,6 +1029,27 @@ def test_wrong_counts_and_metrics_do_not_end_the_measurement(
     ]
 
 
+def test_wrong_times_of_windows_do_not_end_the_measurement(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such windows are ignored, with one warning; later windows have their energy."""
+    wrong: Any
+    with meter_of(tmp_path, clock) as meter, meter.phase("train"):
+        clock.advance(10.0)
+        for wrong in (clock.unix_s(), "9:15", None, math.nan, math.inf):
+            meter.window("wrong", meter.now_s() - 1.0, wrong)
+            meter.window("wrong", wrong, wrong)
+        meter.window("validation", meter.now_s() - 3.0, meter.now_s())
+    assert [(one["name"], one["end_s"] - one["start_s"]) for one in of(meter, "window")] == [
+        ("validation", 3.0)
+    ]
+    assert meter.report().run.status == "finished"
+    assert [record.getMessage().split(";")[0] for record in caplog.records] == [
+        "window('wrong') needs two past times of now_s(), got 1009.0 and 1700000010.0, "
+        "now is 1010.000"
+    ]
+
+
 def test_the_report_of_a_disabled_meter_names_the_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
