@@ -14,7 +14,7 @@ import reprlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack
 
@@ -514,9 +514,20 @@ class EnergyMeter:
 
     @harmless
     def resumed(self, step: int) -> None:
-        """Report that training continues from the checkpoint of optimizer step ``step``."""
+        """Report that training continues from the checkpoint of optimizer step ``step``.
+
+        A step that is no whole number counts as unknown, with a warning.
+        """
         if attempt := self._lifecycle.running:
-            attempt.recorder.event("resume", attempt.note_alive(), step=step)
+            now_s = attempt.note_alive()
+            if isinstance(step, Integral):
+                attempt.recorder.event("resume", now_s, step=step)
+            else:
+                logger.warning(
+                    "resumed() needs a whole number of steps, got %s; it counts as unknown; pass "
+                    "int(step)",
+                    reprlib.repr(step),
+                )
             attempt.forecaster.resume()
 
     @harmless
@@ -663,8 +674,10 @@ class EnergyMeter:
         Args:
             values: metric names to values; names that contain ``val``, ``eval`` or similar are
                 validation metrics.
-            step: number of optimizer steps so far; ``None`` if unknown.
-            epoch: number of epochs so far; ``None`` if unknown.
+            step: number of optimizer steps so far; ``None`` if unknown. A value that is no whole
+                number counts as unknown, with one warning.
+            epoch: number of epochs so far; ``None`` if unknown. A value that is no number counts as
+                unknown.
         """
         if attempt := self._lifecycle.running:
             attempt.metrics.record(values, attempt.note_alive(), step, epoch)

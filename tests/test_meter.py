@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import energy_callbacks
@@ -1026,6 +1027,32 @@ def test_wrong_counts_and_metrics_do_not_end_the_measurement(
     assert [record.getMessage().split(";")[0] for record in caplog.records] == [
         "record_metrics takes a dictionary, got 'many'",
         "the number of samples of a step must be a finite number of at least 0, got 'many'",
+    ]
+
+
+def test_steps_and_epochs_that_are_no_numbers_are_unknown(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The metrics are kept; each mistake is logged once."""
+    wrong: Any
+    with meter_of(tmp_path, clock) as meter, meter.phase("train"):
+        meter.resumed("7")  # type: ignore[arg-type]
+        for wrong in ("1", [1], 1.5, math.nan):
+            clock.advance(2.0)
+            meter.record_metrics({"loss": 0.5}, step=wrong, epoch=1)
+        meter.record_metrics({"loss": 0.5}, step=np.int64(8), epoch="2")  # type: ignore[arg-type]
+    report = meter.report()
+    assert "damaged_lines" not in {warning.code for warning in report.warnings}
+    assert report.run.status == "finished"
+    assert [(one["step"], one["epoch"]) for one in of(meter, "metrics")] == [
+        *[(None, 1)] * 4,
+        (8, None),
+    ]
+    assert of(meter, "resume") == []
+    assert [record.getMessage().split(";")[0] for record in caplog.records] == [
+        "resumed() needs a whole number of steps, got '7'",
+        "record_metrics needs a whole number as step and a number as epoch, got step='1' and "
+        "epoch=1",
     ]
 
 
