@@ -32,6 +32,7 @@ from energy_callbacks.core.config import (
     DISABLED_VARIABLE,
     ConfigSettings,
     EnergyConfig,
+    check_methods,
     check_names,
     is_disabled,
 )
@@ -49,7 +50,7 @@ from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output
 from energy_callbacks.report_process import meter_reports, summary
 from energy_callbacks.sensing.clock import Clock, SystemClock
-from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source
+from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source, check_sources
 
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
@@ -67,6 +68,7 @@ _DISABLED: Final = f"{DISABLED_VARIABLE} disables all measurements; unset it to 
 _KEYWORDS: Final = (
     "config", "sources", "clock", "outputs", "profilers", *ConfigSettings.__annotations__
 )  # fmt: skip
+_CLOCK: Final = ("monotonic_s", "unix_s", "sleep", "every")
 _DATA_READY: Final = "data_ready"
 _BATCH_DONE: Final = "batch_done"
 # Maximum wait in seconds for the figures of the last row, most of it for the sensors. The end of a
@@ -123,7 +125,8 @@ class EnergyMeter:
         ValueError: for an invalid setting, such as an unknown country or an invalid file of carbon
             intensities; if both ``config`` and settings are passed; if a profiler's name is
             unknown.
-        TypeError: if a setting is unknown or has the wrong type, or if a profiler lacks a method.
+        TypeError: if a setting is unknown or has the wrong type, or if a source, the clock, an output or a
+            profiler lacks a method.
     """
 
     def __init__(
@@ -141,6 +144,10 @@ class EnergyMeter:
             from energy_callbacks.accounting.grid.grid import check_grid
 
             check_grid(self.config)
+        if sources is not None:
+            check_sources(sources)
+        if clock is not None:
+            check_methods("a clock", clock, _CLOCK, "leave clock out for the system's clock")
         self._sources = sources
         self._clock = clock or SystemClock()
         now_s = self._clock.monotonic_s

@@ -976,6 +976,11 @@ def test_arguments_of_a_wrong_type_are_refused(tmp_path: Path) -> None:
         ({"outputs": TensorBoardOutput(tmp_path)}, "outputs must be a list, got <"),
         ({"outputs": "tensorboard"}, "outputs must be a list, got 'tensorboard'"),
         ({"outputs": [print]}, "an output has the methods write and close, got <built-in"),
+        ({"clock": 3}, "a clock has the methods monotonic_s, unix_s, sleep and every, got 3; leave"),
+        ({"clock": FakeClock}, "a clock has the methods monotonic_s, unix_s, sleep and every, got"),
+        ({"sources": "nvml"}, "sources must be a list, got 'nvml'; leave sources out for"),
+        ({"sources": 5}, "sources must be a list, got 5"),
+        ({"sources": ["nvml"]}, "a source has the methods open, read and close, got 'nvml'; leave"),
     ):
         with pytest.raises(TypeError, match=re.escape(message)):
             EnergyMeter(**wrong)
