@@ -35,6 +35,7 @@ from energy_callbacks.core.config import (
     check_methods,
     check_names,
     is_disabled,
+    settings_in_use,
 )
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.guard import (
@@ -125,8 +126,8 @@ class EnergyMeter:
         ValueError: for an invalid setting, such as an unknown country or an invalid file of carbon
             intensities; if both ``config`` and settings are passed; if a profiler's name is
             unknown.
-        TypeError: if a setting is unknown or has the wrong type, or if a source, the clock, an output or a
-            profiler lacks a method.
+        TypeError: if a setting is unknown or has the wrong type, or if a source, the clock, an
+            output or a profiler lacks a method.
     """
 
     def __init__(
@@ -283,7 +284,7 @@ class EnergyMeter:
         process = process or TrainingProcess.from_environment()
         chosen = self.config.run_folder or run_folder or self.run_folder or default_folder(process)
         folder = Path(chosen).expanduser().absolute()
-        journal.check_writable(folder)
+        journal.check_writable(folder, settings_in_use(self.config)["report_dir"].origin)
         open_attempts.wait_for_journals(folder)
         if not (state and state.get("run_id")):
             state = self.state() if self.run_folder == folder else {}
