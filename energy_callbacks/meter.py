@@ -48,7 +48,7 @@ from energy_callbacks.core.guard import (
 )
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
-from energy_callbacks.outputs.protocol import Output
+from energy_callbacks.outputs.protocol import Output, check_outputs
 from energy_callbacks.report_process import meter_reports, summary
 from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source, check_sources
@@ -152,7 +152,7 @@ class EnergyMeter:
         self._sources = sources
         self._clock = clock or SystemClock()
         now_s = self._clock.monotonic_s
-        _check_outputs(outputs)
+        check_outputs(outputs)
         self._outputs = tuple(FaultTolerantOutput(output, now_s=now_s) for output in outputs)
         self._profilers = Profilers(profilers)
         self._power_control: PowerControl | None = None
@@ -904,17 +904,6 @@ def _config(config: EnergyConfig | None, settings: ConfigSettings) -> EnergyConf
             "pass settings either in config= or by name"
         )
     return config
-
-
-def _check_outputs(outputs: Sequence[Output]) -> None:
-    if not isinstance(outputs, list | tuple):
-        raise TypeError(f"outputs must be a list, got {outputs!r}; write outputs=[...]")
-    for output in outputs:
-        if not callable(getattr(output, "write", None)):
-            raise TypeError(
-                f"an output has the methods write and close, got {output!r}; give objects such as "
-                "TensorBoardOutput('runs') or FunctionOutput(function)"
-            )
 
 
 def _check_state(state: Mapping[str, Any] | None) -> None:

@@ -987,6 +987,7 @@ def test_arguments_of_a_wrong_type_are_refused(tmp_path: Path) -> None:
         ({"outputs": TensorBoardOutput(tmp_path)}, "outputs must be a list, got <"),
         ({"outputs": "tensorboard"}, "outputs must be a list, got 'tensorboard'"),
         ({"outputs": [print]}, "an output has the methods write and close, got <built-in"),
+        ({"outputs": [InMemoryOutput]}, "an output has the methods write and close, got <class"),
         ({"clock": 3}, "monotonic_s, unix_s, sleep and every, got 3; leave clock out"),
         ({"clock": FakeClock}, "monotonic_s, unix_s, sleep and every, got <class"),
         ({"sources": "nvml"}, "sources must be a list, got 'nvml'; leave sources out for"),
