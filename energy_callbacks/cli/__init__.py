@@ -97,7 +97,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     The exit code is 0 if the reader of standard output ends before the subcommand has ended.
     """
-    code = 0
+    code: int = 0
     try:
         with options.until_reader_ends():
             code = arguments.run(arguments)
