@@ -8,10 +8,13 @@ public interface.
 import contextlib
 import functools
 import inspect
+import math
 import os
+import reprlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack
 
@@ -29,17 +32,26 @@ from energy_callbacks.core.config import (
     DISABLED_VARIABLE,
     ConfigSettings,
     EnergyConfig,
+    check_methods,
     check_names,
     is_disabled,
+    settings_in_use,
 )
 from energy_callbacks.core.errors import JournalError
-from energy_callbacks.core.guard import ForeignCalls, give_up, harmless, logger, pass_on_signals
+from energy_callbacks.core.guard import (
+    FirstWarning,
+    ForeignCalls,
+    give_up,
+    harmless,
+    logger,
+    pass_on_signals,
+)
 from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
-from energy_callbacks.outputs.protocol import Output
+from energy_callbacks.outputs.protocol import Output, check_outputs
 from energy_callbacks.report_process import meter_reports, summary
 from energy_callbacks.sensing.clock import Clock, SystemClock
-from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source
+from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source, check_sources
 
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
@@ -57,6 +69,7 @@ _DISABLED: Final = f"{DISABLED_VARIABLE} disables all measurements; unset it to 
 _KEYWORDS: Final = (
     "config", "sources", "clock", "outputs", "profilers", *ConfigSettings.__annotations__
 )  # fmt: skip
+_CLOCK: Final = ("monotonic_s", "unix_s", "sleep", "every")
 _DATA_READY: Final = "data_ready"
 _BATCH_DONE: Final = "batch_done"
 # Maximum wait in seconds for the figures of the last row, most of it for the sensors. The end of a
@@ -113,7 +126,8 @@ class EnergyMeter:
         ValueError: for an invalid setting, such as an unknown country or an invalid file of carbon
             intensities; if both ``config`` and settings are passed; if a profiler's name is
             unknown.
-        TypeError: if a setting is unknown or has the wrong type, or if a profiler lacks a method.
+        TypeError: if a setting is unknown or has the wrong type, or if a source, the clock, an
+            output or a profiler lacks a method.
     """
 
     def __init__(
@@ -131,10 +145,14 @@ class EnergyMeter:
             from energy_callbacks.accounting.grid.grid import check_grid
 
             check_grid(self.config)
+        if sources is not None:
+            check_sources(sources)
+        if clock is not None:
+            check_methods("a clock", clock, _CLOCK, "leave clock out for the system's clock")
         self._sources = sources
         self._clock = clock or SystemClock()
         now_s = self._clock.monotonic_s
-        _check_outputs(outputs)
+        check_outputs(outputs)
         self._outputs = tuple(FaultTolerantOutput(output, now_s=now_s) for output in outputs)
         self._profilers = Profilers(profilers)
         self._power_control: PowerControl | None = None
@@ -146,6 +164,7 @@ class EnergyMeter:
         self._cannot_vote = False
         self._vote = BudgetAllreduce()
         self._say: Callable[[str], None] = logger.info
+        self._warn_of_window = FirstWarning()
         self._messages = ForeignCalls("a message about energy cannot be printed", now_s)
         self._reports = meter_reports.MeterReports(self._clock)
 
@@ -265,7 +284,7 @@ class EnergyMeter:
         process = process or TrainingProcess.from_environment()
         chosen = self.config.run_folder or run_folder or self.run_folder or default_folder(process)
         folder = Path(chosen).expanduser().absolute()
-        journal.check_writable(folder)
+        journal.check_writable(folder, settings_in_use(self.config)["report_dir"].origin)
         open_attempts.wait_for_journals(folder)
         if not (state and state.get("run_id")):
             state = self.state() if self.run_folder == folder else {}
@@ -503,22 +522,48 @@ class EnergyMeter:
 
     @harmless
     def resumed(self, step: int) -> None:
-        """Report that training continues from the checkpoint of optimizer step ``step``."""
+        """Report that training continues from the checkpoint of optimizer step ``step``.
+
+        A step that is no whole number counts as unknown, with a warning.
+        """
         if attempt := self._lifecycle.running:
-            attempt.recorder.event("resume", attempt.note_alive(), step=step)
+            now_s = attempt.note_alive()
+            if isinstance(step, Integral):
+                attempt.recorder.event("resume", now_s, step=step)
+            else:
+                logger.warning(
+                    "resumed() needs a whole number of steps, got %s; it counts as unknown; pass "
+                    "int(step)",
+                    reprlib.repr(step),
+                )
             attempt.forecaster.resume()
 
     @harmless
     def window(self, name: str, start_s: float, end_s: float) -> None:
         """Assign a past span of time and its energy to a phase.
 
+        A span in the future is ignored with a warning. Its times are usually those of another
+        clock, such as ``time.time()``.
+
         Args:
             name: name of the phase, such as ``validation``.
-            start_s: monotonic time of the start in seconds.
-            end_s: monotonic time of the end in seconds; an empty span is ignored.
+            start_s: start in seconds, as ``now_s()`` returned it.
+            end_s: end in seconds, by the same clock; an empty span is ignored.
         """
         attempt = self._lifecycle.running
-        if attempt is not None and end_s > start_s:
+        if attempt is None:
+            return
+        now_s = attempt.now_s()
+        if not all(isinstance(t, Real) and -math.inf < t <= now_s for t in (start_s, end_s)):
+            self._warn_of_window(
+                "window(%r) needs two past times of now_s(), got %s and %s, now is %.3f; the "
+                "window is ignored; use now_s(), which is time.monotonic(), and not time.time()",
+                name,
+                reprlib.repr(start_s),
+                reprlib.repr(end_s),
+                now_s,
+            )
+        elif end_s > start_s:
             attempt.recorder.window(name, start_s, end_s)
 
     def measure(self, name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -637,8 +682,10 @@ class EnergyMeter:
         Args:
             values: metric names to values; names that contain ``val``, ``eval`` or similar are
                 validation metrics.
-            step: number of optimizer steps so far; ``None`` if unknown.
-            epoch: number of epochs so far; ``None`` if unknown.
+            step: number of optimizer steps so far; ``None`` if unknown. A value that is no whole
+                number counts as unknown, with one warning.
+            epoch: number of epochs so far; ``None`` if unknown. A value that is no number counts as
+                unknown.
         """
         if attempt := self._lifecycle.running:
             attempt.metrics.record(values, attempt.note_alive(), step, epoch)
@@ -857,17 +904,6 @@ def _config(config: EnergyConfig | None, settings: ConfigSettings) -> EnergyConf
             "pass settings either in config= or by name"
         )
     return config
-
-
-def _check_outputs(outputs: Sequence[Output]) -> None:
-    if not isinstance(outputs, list | tuple):
-        raise TypeError(f"outputs must be a list, got {outputs!r}; write outputs=[...]")
-    for output in outputs:
-        if not callable(getattr(output, "write", None)):
-            raise TypeError(
-                f"an output has the methods write and close, got {output!r}; give objects such as "
-                "TensorBoardOutput('runs') or FunctionOutput(function)"
-            )
 
 
 def _check_state(state: Mapping[str, Any] | None) -> None:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import energy_callbacks
@@ -391,6 +392,17 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_first_step(
     with pytest.raises(PermissionError, match="report_dir="):
         meter.start()
     assert not meter.is_running
+
+
+@pytest.mark.parametrize("variable", [RUN_DIR_VARIABLE, "ENERGY_CALLBACKS_REPORT_DIR"])
+def test_the_variable_of_a_folder_that_cannot_be_written_is_named(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``report_dir=`` would change nothing, or hide the cause."""
+    (tmp_path / "energy").write_text("a file")
+    monkeypatch.setenv(variable, str(tmp_path / "energy"))
+    with pytest.raises(PermissionError, match=f"give a writable folder: .* variable {variable}$"):
+        EnergyMeter(sources=[]).start()
 
 
 def test_an_unknown_country_is_refused_at_construction() -> None:
@@ -975,6 +987,12 @@ def test_arguments_of_a_wrong_type_are_refused(tmp_path: Path) -> None:
         ({"outputs": TensorBoardOutput(tmp_path)}, "outputs must be a list, got <"),
         ({"outputs": "tensorboard"}, "outputs must be a list, got 'tensorboard'"),
         ({"outputs": [print]}, "an output has the methods write and close, got <built-in"),
+        ({"outputs": [InMemoryOutput]}, "an output has the methods write and close, got <class"),
+        ({"clock": 3}, "monotonic_s, unix_s, sleep and every, got 3; leave clock out"),
+        ({"clock": FakeClock}, "monotonic_s, unix_s, sleep and every, got <class"),
+        ({"sources": "nvml"}, "sources must be a list, got 'nvml'; leave sources out for"),
+        ({"sources": 5}, "sources must be a list, got 5"),
+        ({"sources": ["nvml"]}, "a source has the methods open, read and close, got 'nvml'; leave"),
     ):
         with pytest.raises(TypeError, match=re.escape(message)):
             EnergyMeter(**wrong)
@@ -1027,6 +1045,49 @@ def test_wrong_counts_and_metrics_do_not_end_the_measurement(
         "record_metrics takes a dictionary, got 'many'",
         "the number of samples of a step must be a finite number of at least 0, got 'many'",
     ]
+
+
+def test_steps_and_epochs_that_are_no_numbers_are_unknown(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The metrics are kept; each mistake is logged once."""
+    wrong: Any
+    with meter_of(tmp_path, clock) as meter, meter.phase("train"):
+        meter.resumed("7")  # type: ignore[arg-type]
+        for wrong in ("1", [1], 1.5, math.nan):
+            clock.advance(2.0)
+            meter.record_metrics({"loss": 0.5}, step=wrong, epoch=1)
+        meter.record_metrics({"loss": 0.5}, step=np.int64(8), epoch="2")  # type: ignore[arg-type]
+    report = meter.report()
+    assert "damaged_lines" not in {warning.code for warning in report.warnings}
+    assert report.run.status == "finished"
+    assert [(one["step"], one["epoch"]) for one in of(meter, "metrics")] == [
+        *[(None, 1)] * 4,
+        (8, None),
+    ]
+    assert of(meter, "resume") == []
+    first, second = (record.getMessage().split(";")[0] for record in caplog.records)
+    assert first == "resumed() needs a whole number of steps, got '7'"
+    assert second.endswith("and a number as epoch, got step='1' and epoch=1")
+
+
+def test_wrong_times_of_windows_do_not_end_the_measurement(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such windows are ignored, with one warning; later windows have their energy."""
+    wrong: Any
+    with meter_of(tmp_path, clock) as meter, meter.phase("train"):
+        clock.advance(10.0)
+        for wrong in (clock.unix_s(), "9:15", None, math.nan, math.inf):
+            meter.window("wrong", meter.now_s() - 1.0, wrong)
+            meter.window("wrong", wrong, wrong)
+        meter.window("validation", meter.now_s() - 3.0, meter.now_s())
+    assert [(one["name"], one["end_s"] - one["start_s"]) for one in of(meter, "window")] == [
+        ("validation", 3.0)
+    ]
+    assert meter.report().run.status == "finished"
+    [warning] = (record.getMessage() for record in caplog.records)
+    assert "needs two past times of now_s(), got 1009.0 and 1700000010.0, now is" in warning
 
 
 def test_the_report_of_a_disabled_meter_names_the_variable(

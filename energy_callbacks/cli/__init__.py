@@ -64,15 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # the descriptor is closed
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the exit
     try:
-        arguments = _parse(argv)
-        with messages.on_stderr(quiet=arguments.quiet, verbose=arguments.verbose):
-            code = _run(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        options.discard_output()
-    except SystemExit as error:
-        if not isinstance(error.__context__, BrokenPipeError):  # rich exits with 1
-            raise
+        with options.until_reader_ends():
+            arguments = _parse(argv)
+            with messages.on_stderr(quiet=arguments.quiet, verbose=arguments.verbose):
+                code = _run(arguments)
     except KeyboardInterrupt:  # while modules are imported, which may take a second
         print("energy-callbacks: interrupted", file=sys.stderr)
         return _INTERRUPTED
@@ -100,13 +95,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def _run(arguments: argparse.Namespace) -> int:
     """Run a subcommand and return its exit code; print its errors.
 
-    Raises:
-        BrokenPipeError: if the reader of standard output has ended.
+    The exit code is 0 if the reader of standard output ends before the subcommand has ended.
     """
+    code: int = 0
     try:
-        code: int = arguments.run(arguments)
-    except BrokenPipeError:
-        raise
+        with options.until_reader_ends():
+            code = arguments.run(arguments)
     except KeyboardInterrupt:
         messages.logger.error("energy-callbacks %s: interrupted", arguments.command)
         return _INTERRUPTED
@@ -119,8 +113,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _message(error: Exception) -> str:
     """Return the message of an error, without the error number of the operating system."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        name = error.filename
+        if name is None and options.discard_full_output():
+            name = "standard output"
+        if name is not None:
+            return f"{name}: {error.strerror}"
     return str(error)
 
 

@@ -1,6 +1,7 @@
 """``energy-callbacks compare``: compares groups of runs, and can fail if energy increased."""
 
 import argparse
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -108,7 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
     given = {name: getattr(arguments, name) for name in _OPTIONS}
     groups = _groups(arguments.groups)
     comparison = compare(groups, **given)
-    options.print_now(_document(comparison, groups, arguments))
+    with options.until_reader_ends():
+        sys.stdout.write(_document(comparison, groups, arguments))
     paths = comparison.save(arguments.out) if arguments.out else []
     if arguments.figures is not None:
         charts = plots.vector_graphics(comparison, arguments.figure_format)

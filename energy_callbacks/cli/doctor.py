@@ -75,10 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
         1 with ``--strict`` if no GPU is measured; otherwise 0.
     """
     findings = examine(arguments.country, arguments.region)
-    if arguments.json:
-        options.print_json(findings)
-    else:
-        _print(findings)
+    with options.until_reader_ends():
+        if arguments.json:
+            options.print_json(findings)
+        else:
+            _print(findings)
     if arguments.strict and not findings["measured_gpus"]:
         logger.error("energy-callbacks doctor: no GPU is measured")
         return 1

@@ -85,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
         return summary.conclude(plan, results, as_json=arguments.json)
     with results.locked():
         signal_number = _run_missing(engine, results, jobs)
-        summary.conclude(plan, results, as_json=arguments.json)
+        with options.until_reader_ends():
+            summary.conclude(plan, results, as_json=arguments.json)
         missing = results.missing(jobs)
         is_complete = not missing or len(engine.queued(missing, results)) == len(missing)
     return int(not is_complete) if signal_number is None else 128 + signal_number

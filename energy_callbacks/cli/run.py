@@ -299,7 +299,8 @@ def _report(folder: Path, arguments: argparse.Namespace, before: EnergyReport | 
         atomic_files.write(folder / "comparison.txt", comparison)
         logger.info("%s", comparison.rstrip())
     if arguments.json:
-        options.print_now(schema.to_json(report))
+        with options.until_reader_ends():
+            sys.stdout.write(schema.to_json(report))
 
 
 def _check(arguments: argparse.Namespace, command: list[str]) -> None:

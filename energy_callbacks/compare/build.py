@@ -187,15 +187,15 @@ def _unreached(sides: Sequence[_GroupReports], judged: Goal | None) -> Iterator[
         without = metrics.count(None)
         short = sum(m is not None and target.reached(m, judged) is None for m in metrics)
         for count, what in (
-            (without, f"have no {judged.metric}"),
+            (without, f"never recorded {judged.metric}"),
             (short, f"never reached {judged.metric} {judged.target:g}"),
         ):
             if count:
+                who, whose = validity.some_runs(count, len(metrics), side.group.name)
                 yield Caveat(
                     code="target_not_reached",
                     group=side.group.name,
-                    message=f"{count} of {len(metrics)} runs of {side.group.name} {what}: their "
-                    "energy and time to the target are not known.",
+                    message=f"{who} {what}: {whose} energy and time to the target are not known.",
                 )
 
 

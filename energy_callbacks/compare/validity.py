@@ -53,16 +53,26 @@ def caveats(groups: Mapping[str, Reports]) -> Iterator[Caveat]:
         yield from _of_totals(first, old, name, new)
 
 
+def some_runs(count: int, total: int, name: str) -> tuple[str, str]:
+    """Return some of all runs of a group in words, and the pronoun for what they have.
+
+    >>> some_runs(1, 1, "new"), some_runs(2, 5, "new")
+    (('The run of new', 'its'), ('2 of 5 runs of new', 'their'))
+    """
+    who = "The run" if total == 1 else f"{count} of {total} runs"
+    return f"{who} of {name}", "its" if count == 1 else "their"
+
+
 def _of_group(name: str, reports: Reports) -> Iterator[Caveat]:
     fatal = partial(Caveat, group=name, is_fatal=True)
     unfinished = [one for one in reports if one.run.status != "finished"]
     if unfinished:
         statuses = ", ".join(sorted({one.run.status for one in unfinished}))
-        count = f"{len(unfinished)} of {len(reports)} runs" if len(reports) > 1 else "The run"
+        who, whose = some_runs(len(unfinished), len(reports), name)
         yield fatal(
             code="unfinished",
-            message=f"{count} of {name} did not finish ({statuses}): their energy and time are "
-            "not those of whole runs and cannot be compared.",
+            message=f"{who} did not finish ({statuses}): {whose} energy and time are not those of "
+            "a whole run and cannot be compared.",
             quantities=_WHOLE,
         )
     least = min(one.energy.total.coverage for one in reports)
@@ -146,7 +156,7 @@ def _of_work(first: str, old: Reports, name: str, new: Reports) -> Iterator[Cave
             yield Caveat(
                 code="unlike_work",
                 group=name,
-                message=f"Runs of {first} executed {before} {unit}, those of {name} {after}: "
+                message=f"A run of {first} executed {before} {unit}, and a run of {name} {after}: "
                 "the energies and times of whole runs are not for the same work.",
                 quantities=_WHOLE,
                 is_fatal=unlike > _OTHER_WORK,

@@ -215,6 +215,23 @@ def check_names(owner: str, names: Collection[str], known: Collection[str]) -> N
             raise TypeError(f"{owner} has no setting {name!r}; {hint}")
 
 
+def check_methods(what: str, value: object, methods: Sequence[str], advice: str) -> None:
+    """Check that a value of the user is an object with certain methods.
+
+    Args:
+        what: noun for the message, such as ``a clock``.
+        value: the value.
+        methods: names of at least two methods.
+        advice: what to do instead.
+
+    Raises:
+        TypeError: if a method is missing, or if the value is a class.
+    """
+    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in methods):
+        names = f"{', '.join(methods[:-1])} and {methods[-1]}"
+        raise TypeError(f"{what} has the methods {names}, got {value!r}; {advice}")
+
+
 def is_disabled() -> bool:
     """Return whether the variable ``ENERGY_CALLBACKS_DISABLED`` disables all measurements."""
     return is_on(DISABLED_VARIABLE)
@@ -338,7 +355,12 @@ def _check(name: str, value: object, origin: str) -> None:
         raise ValueError(f"{origin}: {error}") from None
 
 
-def _check_type(name: str, value: object, kind: Any, words: str) -> None:
+def check_type(name: str, value: object, kind: Any, words: str) -> None:
+    """Check the type of a setting; ``words`` describe the type.
+
+    Raises:
+        TypeError: if the value has another type.
+    """
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {words}, got {value!r}; leave {name} out for the default")
 
@@ -411,7 +433,7 @@ def _check_carbon_intensity(value: float | str | Path | None) -> None:
 
 
 def _check_currency(value: str | None) -> None:
-    _check_type("currency", value, str | None, "a code of three letters, such as 'EUR'")
+    check_type("currency", value, str | None, "a code of three letters, such as 'EUR'")
     if value is not None and not re.fullmatch("[A-Z]{3}", value):
         raise ValueError(
             f"currency must be a code of three capital letters (ISO 4217), got {value!r}; "
@@ -435,7 +457,7 @@ def _check_power_limit(value: object) -> None:
 
 
 def _typed(name: str, kind: Any, words: str) -> Callable[[Any], object]:
-    return lambda value: _check_type(name, value, kind, words)
+    return lambda value: check_type(name, value, kind, words)
 
 
 # The check of each setting.

@@ -2,6 +2,7 @@
 
 - ``harmless``: errors of this package. Measuring stops with one warning.
 - ``ForeignCalls``: errors of functions that this package calls, such as loggers of the user.
+- ``FirstWarning``: mistakes of the user that may occur at every step.
 - ``logger``: errors of the user's log handlers.
 """
 
@@ -133,6 +134,19 @@ logger: Final = _Logger(logging.getLogger("energy_callbacks"), {})
 """The logger of this package. All modules whose code runs during a training use it."""
 
 
+class FirstWarning:
+    """Logs a warning at the first call, and nothing at later calls."""
+
+    def __init__(self) -> None:
+        self._was_given = False
+
+    def __call__(self, message: str, *values: object, cause: Exception | None = None) -> None:
+        """Log ``message % values``, with the traceback of ``cause`` if there is one."""
+        if not self._was_given:
+            self._was_given = True
+            logger.warning(message, *values, exc_info=cause, stacklevel=2)
+
+
 class ForeignCalls:
     """Calls functions that do not belong to this package, such as those of the user's loggers.
 
@@ -156,7 +170,7 @@ class ForeignCalls:
         self._warning = warning
         self._now_s = now_s
         self._retries = retries
-        self._was_warned = False
+        self._warn = FirstWarning()
         self._next_s = -math.inf
         self.has_failed = False
 
@@ -179,6 +193,4 @@ class ForeignCalls:
         pause_s = max(_PAUSE_S, _PAUSES * (end_s - start_s)) if self._retries else math.inf
         self._next_s = end_s + pause_s
         self.has_failed = True
-        if not self._was_warned:
-            self._was_warned = True
-            logger.warning("%s", self._warning, exc_info=error)
+        self._warn("%s", self._warning, cause=error)

@@ -1,7 +1,7 @@
 """Configurations of a GPU that several models share, their measurements and their predictions."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from energy_callbacks.powercap.settings import Knob
 
@@ -9,6 +9,8 @@ Source = Literal["measured", "simulated", "imported"]
 Mode = Literal["infer", "train"]
 Phase = Literal["idle", "static", "anchor", "clock", "online"]
 Status = Literal["ok", "oom", "timeout", "throttled", "error"]
+IDENTITY: Final = ("gpu_name", "dataset", "mode")
+"""Fields of windows and predictions that say what they hold for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +149,7 @@ class Prediction:
         mem_util_pct: time in which memory is read or written, percent.
         source: ``"simulated"`` if the predictor was fitted to simulated rows.
         gpu_name: name of the GPU for which it holds; empty if it is not known.
+        dataset: name of the data for which it holds; empty if it is not known.
         mode: inference or training; ``None`` if it is not known.
     """
 
@@ -158,4 +161,10 @@ class Prediction:
     mem_util_pct: Interval | None = None
     source: Source = "measured"
     gpu_name: str = ""
+    dataset: str = ""
     mode: Mode | None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the prediction holds for: the values of ``IDENTITY`` by name."""
+        return {name: getattr(self, name) for name in IDENTITY}

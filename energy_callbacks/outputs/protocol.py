@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from energy_callbacks.core.config import check_methods
+
 Value = str | float | bool
 """Value of a configuration or hyperparameter."""
 
@@ -28,6 +30,19 @@ class Output(Protocol):
     def close(self) -> None:
         """Write buffered data and release resources; may be called more than once."""
         ...
+
+
+def check_outputs(outputs: object) -> None:
+    """Check the argument ``outputs`` of a meter.
+
+    Raises:
+        TypeError: if it is no list, or if an output lacks a method.
+    """
+    if not isinstance(outputs, list | tuple):
+        raise TypeError(f"outputs must be a list, got {outputs!r}; write outputs=[...]")
+    advice = "give objects such as TensorBoardOutput('runs') or FunctionOutput(function)"
+    for output in outputs:
+        check_methods("an output", output, ("write", "close"), advice)
 
 
 class Board(Protocol):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Final, TypedDict
 
+from energy_callbacks.core.config import check_type
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.tuning.bench import Patience
 from energy_callbacks.tuning.search.search import Objective, SearchSettings
@@ -61,7 +62,13 @@ class TuningOptions(TypedDict, total=False):
 
 
 OPTIONS: Final = frozenset(TuningOptions.__annotations__)
-_OF_SEARCH: Final = OPTIONS - {"global_batch_size", "patience", "on_trial", "meter"}
+# Options with objects: their types, and these types in words.
+_OBJECTS: Final[Mapping[str, tuple[Any, str]]] = {
+    "patience": (Patience, "Patience(...)"),
+    "on_trial": (Callable, "a function"),
+    "meter": (EnergyMeter, "EnergyMeter(...)"),
+}
+_OF_SEARCH: Final = OPTIONS - {"global_batch_size", *_OBJECTS}
 DEFAULTS: Final[Mapping[str, Any]] = {
     field.name: field.default for field in fields(SearchSettings) if field.name in _OF_SEARCH
 }
@@ -76,7 +83,8 @@ def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None
         memory_bytes: memory of the smallest device of all ranks; ``None`` if unknown.
 
     Raises:
-        TypeError: for an unknown option.
+        TypeError: for an unknown option, or a ``patience``, ``on_trial`` or ``meter`` of a wrong
+            type.
         ValueError: for an invalid value.
     """
     unknown = sorted(set(options) - OPTIONS)
@@ -85,6 +93,8 @@ def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None
             f"tune_batch_size has no option {unknown[0]!r}; its options are "
             f"{', '.join(sorted(OPTIONS))}"
         )
+    for name, (kind, words) in _OBJECTS.items():
+        check_type(name, options.get(name), kind | None, words)
     asked: dict[str, Any] = {k: v for k, v in options.items() if k in _OF_SEARCH}
     total = options.get("global_batch_size")
     if total is not None:

@@ -1,7 +1,9 @@
 """The doctor lists what is measured, what is estimated, and why other sensors are unavailable."""
 
 import json
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +96,13 @@ def test_strict_needs_a_measured_gpu(fake_nvml, capsys: pytest.CaptureFixture[st
     fake_nvml(Scenario(cards=(h200(Constant(200.0)), h200(Constant(200.0)))), virtual=False)
     assert main(["doctor", "--strict", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["measured_gpus"] == ["gpu0", "gpu1"]
+
+
+@pytest.mark.usefixtures("fake_nvml")
+def test_strict_without_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code is that of the check, although a reader such as ``head`` has ended."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        assert main(["doctor", "--strict"]) == 1

@@ -307,12 +307,26 @@ def test_a_closed_standard_output() -> None:
     ("words", "code"),
     [
         ("report a -q", 0),
+        ("--print-completion bash", 0),
+        ("matrix failing.toml -q", 1),
         ("run --json --no-html -q -- sh -c 'sleep 0.3; exit 5'", 5),
         ("compare a b -q --fail-if-regress 5%", UNJUDGED),
     ],
 )
 def test_a_reader_that_ends(words: str, code: int) -> None:
     """The exit code is that of the command, and there is no message."""
+    content = "name='x'\ncommand='false {x}'\nrepeats=1\ncool_down_s=0\n[parameters]\nx=[1]\n"
+    Path("failing.toml").write_text(content)
     found, told = shell(f"ec {words} | true")
     assert found == code
     assert "ipe" not in told
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("words", ["list a", "report a"])
+def test_a_standard_output_that_is_full(words: str) -> None:
+    """It is named in one line, and the exit code is that of an error."""
+    found, told = shell(f"unset PYTHONUNBUFFERED; ec {words} >/dev/full")
+    assert found == 1
+    command = words.partition(" ")[0]
+    assert told == f"energy-callbacks {command}: standard output: No space left on device\n"

@@ -547,6 +547,27 @@ def test_a_run_that_crashed_sets_no_target(groups, tmp_path):
     assert [one.verdict for one in found.qualities] == ["not resolved"]
 
 
+def test_caveats_of_one_run_are_in_the_singular(groups, tmp_path):
+    """A group of one run, and one of several of which one is affected."""
+    bad = report(tmp_path / "bad", 450.0, run_id="bad", cut_off_at_s=35.0)
+    found = compare({"old": groups["old"], "new": [bad]}, metric="val_accuracy", target=0.999)
+    told = {one.code: one.message for one in found.caveats if one.group == "new"}
+    assert told["unfinished"].startswith(
+        "The run of new did not finish (cut off): its energy and time are not those of a whole run"
+    )
+    assert told["target_not_reached"] == (
+        "The run of new never reached val_accuracy 0.999: its energy and time to the target are "
+        "not known."
+    )
+    assert re.fullmatch(
+        r"A run of old executed [\d ]+ samples, and a run of new [\d ]+: the energies and times .*",
+        told["unlike_work"],
+    )
+    several = compare({"old": groups["old"], "new": [*groups["new"][:2], bad]})
+    told = {one.code: one.message for one in several.caveats if one.group == "new"}
+    assert told["unfinished"].startswith("1 of 3 runs of new did not finish (cut off): its energy")
+
+
 def test_a_row_that_one_run_does_not_know_is_missed_in_words(groups):
     """If one of five runs lacks samples, steps are compared and a caveat says why."""
     whole = groups["new"][0].efficiency

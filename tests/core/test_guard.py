@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from energy_callbacks.core.guard import ForeignCalls, harmless, logger
+from energy_callbacks.core.guard import FirstWarning, ForeignCalls, harmless, logger
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.testing import FakeClock
 
@@ -222,6 +222,15 @@ def test_the_logger_names_the_caller(caplog: pytest.LogCaptureFixture) -> None:
     logger.warning("a message")
     assert caplog.records[0].filename == "test_guard.py"
     assert caplog.records[0].name == "energy_callbacks"
+
+
+def test_only_the_first_warning_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """It has the file of the code that warns."""
+    warn = FirstWarning()
+    for number in range(3):
+        warn("number %d", number)
+    assert [record.getMessage() for record in caplog.records] == ["number 0"]
+    assert caplog.records[0].filename == "test_guard.py"
 
 
 def wrapped() -> None:

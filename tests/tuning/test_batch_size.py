@@ -1,6 +1,7 @@
 """``tune_batch_size`` for a plain loop: on virtual time, and in real steps of PyTorch."""
 
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,16 @@ def test_an_option_that_is_none() -> None:
     """The message names the option and all valid ones."""
     with pytest.raises(TypeError, match=r"'knee_share'; its options are global_batch_size, max_"):
         tune_batch_size(lambda size: None, knee_share=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("patience", "Patience(...)"), ("meter", "EnergyMeter(...)"), ("on_trial", "a function")],
+)
+def test_an_option_of_a_wrong_type(name: str, words: str) -> None:
+    """The error is raised before any step runs."""
+    with pytest.raises(TypeError, match=re.escape(f"{name} must be {words}, got 3; leave {name}")):
+        tune_batch_size(lambda size: None, **{name: 3})
 
 
 def test_each_trial_begins_with_the_worst_case(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from energy_callbacks.core import atomic_files, json_lines
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.guard import logger
 from energy_callbacks.core.records import Channel, Device, Energy
+from energy_callbacks.core.settings.layers import ARGUMENT, DEFAULT
 
 FORMAT = "energy_callbacks.journal"
 VERSION = 2
@@ -315,8 +316,12 @@ def _number(name: str) -> int:
     return int(name) if name.isdecimal() else 0
 
 
-def check_writable(folder: Path) -> None:
+def check_writable(folder: Path, origin: str = ARGUMENT) -> None:
     """Check that a run folder can be written, and create it.
+
+    Args:
+        folder: the run folder.
+        origin: where the folder comes from, as in ``EnergyConfig.origins``; for the message.
 
     Raises:
         PermissionError: if the folder cannot be written, or if its path is a file.
@@ -330,9 +335,10 @@ def check_writable(folder: Path) -> None:
             problem = str(error)
         else:
             return
+    is_argument = origin in (ARGUMENT, DEFAULT)
     raise PermissionError(
         f"cannot write the energy report to {str(folder)!r}: {problem}; give a writable "
-        "folder: report_dir=, on the command line --out"
+        f"folder: {'report_dir=, on the command line --out' if is_argument else origin}"
     )
 
 

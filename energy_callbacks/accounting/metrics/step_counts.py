@@ -5,13 +5,13 @@ import reprlib
 from array import array
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
-from energy_callbacks.core.guard import logger, pass_on_signals
+from energy_callbacks.core.guard import FirstWarning, pass_on_signals
 from energy_callbacks.sensing.estimation.series import Array
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class _WorkCount:
     setting: str
     reported: float = 0.0
     unknown_steps: int = 0
-    was_warned: bool = False
+    warn: FirstWarning = field(default_factory=FirstWarning)
 
     def add(self, count: float | None, steps: int) -> None:
         """Add the count of a step; ``None`` if it is unknown.
@@ -82,17 +82,7 @@ class _WorkCount:
             pass_on_signals()
             number = math.nan
         if not math.isfinite(number) or (steps and number < 0.0):
-            self._refuse(count)
-            self.unknown_steps += steps
-            return
-        self.reported += number
-        if not steps:
-            self.unknown_steps = 0
-
-    def _refuse(self, count: object) -> None:
-        if not self.was_warned:
-            self.was_warned = True
-            logger.warning(
+            self.warn(
                 "the number of %s of a step must be a finite number of at least 0, got %s; it "
                 "counts as unknown, and figures that need it are left out; correct %s= of the "
                 "meter or %s= of the callback",
@@ -101,6 +91,11 @@ class _WorkCount:
                 self.name,
                 self.setting,
             )
+            self.unknown_steps += steps
+            return
+        self.reported += number
+        if not steps:
+            self.unknown_steps = 0
 
     @property
     def total(self) -> float | None:

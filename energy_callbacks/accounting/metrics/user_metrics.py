@@ -4,13 +4,13 @@ import math
 import reprlib
 from collections import Counter
 from collections.abc import Collection, Mapping
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Final
 
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.metrics.tags import OWN_TAGS, own_tags
 from energy_callbacks.accounting.recorder import JournalRecorder
-from energy_callbacks.core.guard import logger
+from energy_callbacks.core.guard import FirstWarning
 
 # Maximum number of metrics in one record.
 MAX_NAMES: Final = 20
@@ -61,7 +61,8 @@ class MetricLog:
         self._recorder = recorder
         self._own = own_tags(tag_prefix)
         self._seen: Counter[frozenset[str]] = Counter()
-        self._was_warned = False
+        self._warn = FirstWarning()
+        self._warn_of_place = FirstWarning()
 
     def record(
         self, values: Mapping[str, Any], t_s: float, step: int | None, epoch: float | None
@@ -71,23 +72,19 @@ class MetricLog:
         Args:
             values: metrics by name.
             t_s: monotonic time at which the metrics were logged.
-            step: number of the optimizer step; ``None`` if unknown.
-            epoch: number of epochs so far, possibly with a fraction; ``None`` if unknown.
+            step: number of the optimizer step; ``None`` if unknown. A value of another type counts
+                as unknown.
+            epoch: number of epochs so far, possibly with a fraction; ``None`` as for ``step``.
         """
         if not isinstance(values, Mapping):
-            self._refuse(values)
-            return
-        taken = dict(values)  # the caller may change its dictionary afterwards
-        self._recorder.queue(lambda: self._line(taken, t_s, step, epoch))
-
-    def _refuse(self, values: object) -> None:
-        if not self._was_warned:
-            self._was_warned = True
-            logger.warning(
+            self._warn(
                 "record_metrics takes a dictionary, got %s; it is ignored; write "
                 "record_metrics({'loss': value})",
                 reprlib.repr(values),
             )
+            return
+        taken = dict(values)  # the caller may change its dictionary afterwards
+        self._recorder.queue(lambda: self._line(taken, t_s, step, epoch))
 
     def _line(
         self, values: Mapping[str, Any], t_s: float, step: int | None, epoch: float | None
@@ -96,6 +93,15 @@ class MetricLog:
         found = kept(values, self._own)
         if not found or not self._is_due(frozenset(found)):
             return None
+        if not isinstance(step, Integral | None) or not isinstance(epoch, Real | None):
+            self._warn_of_place(
+                "record_metrics needs a whole number as step and a number as epoch, got step=%s "
+                "and epoch=%s; the wrong one counts as unknown; pass int(step) and float(epoch)",
+                reprlib.repr(step),
+                reprlib.repr(epoch),
+            )
+            step = step if isinstance(step, Integral) else None
+            epoch = epoch if isinstance(epoch, Real) else None
         return self._recorder.event_line("metrics", t_s, step=step, epoch=epoch, values=found)
 
     def _is_due(self, names: frozenset[str]) -> bool:

@@ -5,7 +5,14 @@ import io
 import json
 import os
 import sys
-from contextlib import AbstractContextManager, ExitStack, redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+)
 from typing import Any, Final
 
 from energy_callbacks.core.settings import texts
@@ -112,13 +119,30 @@ def discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def print_now(text: str) -> None:
-    """Print a result, after which the command goes on even if the reader has ended."""
+def discard_full_output() -> bool:
+    """Discard standard output from now on if it cannot be written; return whether this is so.
+
+    An empty line is printed to find out: after an error, there may be nothing left to write.
+    """
     try:
-        sys.stdout.write(text)
+        print(flush=True)
+    except OSError:
+        discard_output()
+        return True
+    return False
+
+
+@contextmanager
+def until_reader_ends() -> Iterator[None]:
+    """Leave the block without an error if it prints and the reader of standard output has ended."""
+    try:
+        yield
         sys.stdout.flush()
     except BrokenPipeError:
         discard_output()
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):  # rich exits with 1
+            raise
 
 
 def print_json(value: Any) -> None:

@@ -2,10 +2,10 @@
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from energy_callbacks.cli.common import options
 from energy_callbacks.cli.common.messages import logger
@@ -124,22 +124,28 @@ def identity(arguments: argparse.Namespace) -> tuple[str, str]:
 
 
 def check_made_for(
-    arguments: argparse.Namespace, file: Path, gpu_name: str, mode: Mode | None, asked: Mode | None
+    arguments: argparse.Namespace, file: Path, made: Mapping[str, Any], asked: Mode | None
 ) -> None:
-    """Raise ``ValueError`` if a plan or predictor was made for another GPU or mode.
+    """Raise ``ValueError`` if a plan or predictor was made for another GPU, other data or mode.
 
     Args:
         arguments: options of the command.
         file: the plan or predictor.
-        gpu_name: the GPU for which it was made; empty if it is not known.
-        mode: the mode for which it was made; ``None`` if it is not known.
+        made: GPU, data and mode for which it was made, as in ``IDENTITY``; empty or ``None`` if
+            they are not known.
         asked: the mode that is needed; ``None`` for that of the file.
     """
-    name, _ = identity(arguments)
-    if gpu_name not in ("", name):
+    name, dataset = identity(arguments)
+    mode = made["mode"]
+    if made["gpu_name"] not in ("", name):
         raise ValueError(
-            f"{file} is for {gpu_name}, but --gpu {arguments.gpu} is {name}; name the other GPU "
-            "with --gpu, or profile this one, fit, and plan again"
+            f"{file} is for {made['gpu_name']}, but --gpu {arguments.gpu} is {name}; name the "
+            "other GPU with --gpu, or profile this one, fit, and plan again"
+        )
+    if made["dataset"] not in ("", dataset):
+        raise ValueError(
+            f"{file} is for {made['dataset']} data, but this command uses {dataset} data; choose "
+            "the other data with --data, or profile with these, fit, and plan again"
         )
     if mode and asked and mode != asked:
         raise ValueError(

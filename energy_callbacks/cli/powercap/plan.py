@@ -1,9 +1,10 @@
 """``energy-callbacks powercap plan``: searches for the best configuration under limits."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from energy_callbacks.cli.common import options
 from energy_callbacks.cli.common.messages import logger
@@ -18,8 +19,11 @@ from energy_callbacks.inference.planner.problem import (
     Problem,
 )
 from energy_callbacks.inference.planner.search import METHODS, plan
-from energy_callbacks.inference.records import Configuration
+from energy_callbacks.inference.records import IDENTITY, Configuration
 from energy_callbacks.inference.traces import read
+
+if TYPE_CHECKING:
+    from energy_callbacks.inference.predictor.predictor import Predictor
 
 HELP = "choose shares, batches and clocks of models under a power cap and other limits"
 
@@ -104,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     from energy_callbacks.inference.predictor.predictor import Predictor
 
     predictor = Predictor.load(arguments.predictor)
-    measured = None if arguments.measured is None else _measured(arguments.measured)
+    measured = None if arguments.measured is None else _measured(arguments.measured, predictor)
     found = plan(_problem(arguments), predictor, method=arguments.method, measured=measured)
     if isinstance(found, Infeasible):
         if arguments.json:
@@ -125,9 +129,33 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _measured(traces: Sequence[Path]) -> list[Configuration]:
-    windows = (one for path in traces for one in read(path))
-    return list(dict.fromkeys(one.configuration for one in windows if one.status == "ok"))
+def _measured(traces: Sequence[Path], predictor: "Predictor") -> list[Configuration]:
+    """Return the configurations that were measured on the predictor's GPU, data and mode.
+
+    Raises:
+        ValueError: if a trace has windows, but none of these.
+    """
+    needed = {name: value for name in IDENTITY if (value := predictor.identity[name])}
+    found: list[Configuration] = []
+    for path in traces:
+        windows = [one for one in read(path) if one.status == "ok"]
+        chosen = [
+            one.configuration
+            for one in windows
+            if all(getattr(one, name) in ("", value) for name, value in needed.items())
+        ]
+        if windows and not chosen:
+            first = {name: getattr(windows[0], name) for name in needed}
+            raise ValueError(
+                f"{path} has no window of what the predictor is for, {_words(needed)}; the first "
+                f"window has {_words(first)}; name another trace, or fit a predictor to this one"
+            )
+        found += chosen
+    return list(dict.fromkeys(found))
+
+
+def _words(identity: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value!r}" for name, value in identity.items())
 
 
 def _problem(arguments: argparse.Namespace) -> Problem:

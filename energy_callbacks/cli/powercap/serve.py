@@ -174,11 +174,9 @@ class _Chosen:
         check = open_bench.check_made_for
         if arguments.params is not None:
             self._predictor = fitted = Predictor.load(arguments.params)
-            of = fitted.identity
-            check(arguments, arguments.params, of["gpu_name"], of["mode"], asked="infer")
+            check(arguments, arguments.params, fitted.identity, asked="infer")
         if plan is not None:
-            made = plan.prediction
-            check(arguments, arguments.plan, made.gpu_name, made.mode, asked="infer")
+            check(arguments, arguments.plan, plan.prediction.identity, asked="infer")
         self.needs = self.controller(dict.fromkeys(self.models)).needs
 
     def controller(self, rates: Rates) -> Controller:

@@ -48,9 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     open_bench.check_models(arguments, [one.model for one in plan.configuration.tenants])
     made = plan.prediction
-    open_bench.check_made_for(
-        arguments, arguments.plan, made.gpu_name, made.mode, asked=arguments.mode
-    )
+    open_bench.check_made_for(arguments, arguments.plan, made.identity, asked=arguments.mode)
     if made.source == "simulated" and not open_bench.is_simulated(arguments):
         logger.warning("the plan is for a simulated GPU; --gpu sim:NAME runs it on one")
 

@@ -10,12 +10,17 @@ from typing import Any, Final, get_args
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.tables import aligned
 from energy_callbacks.inference.planner.problem import Objective, Problem
-from energy_callbacks.inference.records import Configuration, Interval, Prediction, Tenant
+from energy_callbacks.inference.records import (
+    IDENTITY,
+    Configuration,
+    Interval,
+    Prediction,
+    Tenant,
+)
 
 VERSION: Final = 1
 # 90 % of a normal distribution are within this number of standard deviations, and 95 % below it.
 Z: Final = 1.645
-_ADDED: Final = ("gpu_name", "mode")
 UNITS: Final[Mapping[Objective, str]] = {"throughput": "samples/s", "energy": "J/sample"}
 
 
@@ -82,7 +87,7 @@ class Plan:
             "version": VERSION,
             "source": self.prediction.source,
             # Earlier versions do not read predictions with these fields.
-            **{name: values["prediction"].pop(name) for name in _ADDED},
+            **{name: values["prediction"].pop(name) for name in IDENTITY},
             "gap": self.gap,
             "unit": UNITS[self.problem.objective],
             **values,
@@ -109,7 +114,7 @@ class Plan:
             prediction=_prediction(
                 {
                     **values["prediction"],
-                    **{name: values[name] for name in _ADDED if name in values},
+                    **{name: values[name] for name in IDENTITY if name in values},
                 }
             ),
             margin=Margin(sigma_w=margin["sigma_w"], sensor_error_w=margin["sensor_error_w"]),

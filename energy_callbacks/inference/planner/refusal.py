@@ -94,7 +94,7 @@ def _rows(
             )  # fmt: skip
         else:
             model = name.removeprefix("minimum rate of ")
-            least, most = problem.min_rates_per_s[model], -used_least
+            least, most = problem.min_rates_per_s[model], 0.0 - used_least  # not -0.0
             yield _Limit(
                 name, least, most,
                 f"the {name} is {least:g} samples/s, but at most {most:.5g} samples/s are possible",

@@ -7,7 +7,14 @@ import numpy as np
 
 from energy_callbacks.inference.predictor import rows
 from energy_callbacks.inference.predictor.rows import Array
-from energy_callbacks.inference.records import Configuration, Interval, Prediction, Source, Tenant
+from energy_callbacks.inference.records import (
+    IDENTITY,
+    Configuration,
+    Interval,
+    Prediction,
+    Source,
+    Tenant,
+)
 
 _NONE = Interval(0.0, 0.0, 0.0)
 
@@ -24,9 +31,9 @@ def of(
         configurations: what is predicted.
         found: values and half widths of intervals in columns, by field of ``Estimate``.
         source: where the windows come from.
-        identity: ``gpu_name`` and ``mode`` of the windows.
+        identity: ``gpu_name``, ``dataset`` and ``mode`` of the windows.
     """
-    origin = {"source": source, **{name: identity[name] for name in ("gpu_name", "mode")}}
+    origin = {"source": source, **{name: identity[name] for name in IDENTITY}}
     rates = iter(_exponentials(found["rate"]))
     others = {
         name: _exponentials(one) if name == "power" else _percents(one)

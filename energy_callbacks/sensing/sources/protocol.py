@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from energy_callbacks.core.config import check_methods
 from energy_callbacks.core.records import Channel, Reading
 
 
@@ -47,6 +48,19 @@ class Source(Protocol):
     def close(self) -> None:
         """Release the sensor; safe to call twice, never raises."""
         ...
+
+
+def check_sources(sources: object) -> None:
+    """Check the argument ``sources`` of a meter.
+
+    Raises:
+        TypeError: if it is no list, or if a source lacks a method.
+    """
+    advice = "leave sources out for the sensors of this machine"
+    if not isinstance(sources, list | tuple):
+        raise TypeError(f"sources must be a list, got {sources!r}; {advice}")
+    for source in sources:
+        check_methods("a source", source, ("open", "read", "close"), advice)
 
 
 @runtime_checkable

@@ -1,6 +1,7 @@
 """``energy-callbacks powercap plan`` with a predictor that is fitted to a simulated GPU."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def test_a_plan_is_printed_and_written(
     assert found.prediction.power_w.high + found.problem.sensor_error_w <= 300.0
     assert found.prediction.gpu_name == "NVIDIA H200 (simulated)"
     assert found.prediction.mode == "infer"
+    assert found.prediction.dataset == "synthetic"
     assert "simulated" in picture.read_text()
 
 
@@ -151,3 +153,29 @@ def test_a_plan_that_was_measured_is_chosen_from_a_trace(
     assert "found by measurement" in capsys.readouterr().out
     assert run(predictor, *words, "--method", "greedy") == 2
     assert "without a method, got 'greedy'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change", [{"gpu_name": "NVIDIA H100"}, {"mode": "train"}, {"dataset": "caltech256"}]
+)
+def test_a_trace_of_something_else_than_the_predictor_is_refused(
+    predictor: Path, tmp_path: Path, change: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If a trace also has windows of the predictor's GPU, data and mode, only these are used."""
+    few, more = (
+        Configuration(tenants=(Tenant(model="resnet50", share_pct=50, batch=4),) * count)
+        for count in (1, 2)
+    )
+    window = simulated_gpu("sim:h200").measure(few, window_s=1.0, warmup_s=0.2)
+    trace, out = tmp_path / "trace.csv", tmp_path / "plan.json"
+    words = ["--measured", str(trace), "--out", str(out)]
+    append(trace, replace(window, configuration=more, **change))
+    assert run(predictor, *words) == 2
+    told = capsys.readouterr().err
+    assert f"{trace} has no window of what the predictor is for" in told
+    [(name, value)] = change.items()
+    assert f"{name} {value!r}" in told.partition("the first window has")[2]
+    assert not out.exists()
+    append(trace, replace(window, gpu_name="", dataset=""))
+    assert run(predictor, *words) == 0
+    assert Plan.read(out).configuration == few

@@ -87,6 +87,12 @@ def test_a_latency_that_is_too_short_is_named() -> None:
     assert not needed_works(found, max_latencies_ms={"a": found.needed * 0.999}, **limits)
 
 
+def test_a_model_that_no_plan_can_have_is_possible_at_most_0_times() -> None:
+    """Its latency leaves out all its tenants, so that its rate is 0, which is printed as 0."""
+    found = refused(max_latencies_ms={"a": 0.5}, min_rates_per_s={"a": 10.0})
+    assert "minimum rate of a is 10 samples/s, but at most 0 samples/s are" in found.text()
+
+
 def test_too_little_memory_is_named() -> None:
     """The refusal names the memory and what is needed."""
     footprints = {"a": Footprint(2.0, 0.1), "b": Footprint(1.0, 0.5)}

@@ -268,6 +268,19 @@ def test_verify_refuses_a_plan_for_another_gpu(
         assert (text in capsys.readouterr().err) is (code == 2)
 
 
+def test_verify_refuses_a_plan_for_other_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The names of the data are compared; a plan of an earlier version has none, and is run."""
+    path, one = tmp_path / "plan.json", plan(rate=1.0, power_w=1.0, cap_w=1000.0)
+    words = ["powercap", "verify", str(path), "--gpu", "sim:h200", "--seconds", "1"]
+    for name, code in (("caltech256", 2), ("synthetic", 1), ("", 1)):
+        replace(one, prediction=replace(one.prediction, dataset=name)).write(path)
+        assert main(words) == code
+        text = f"{path} is for caltech256 data, but this command uses synthetic data; choose"
+        assert (text in capsys.readouterr().err) is (code == 2)
+
+
 def test_verify_refuses_models_that_do_not_exist(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -164,6 +164,7 @@ def test_a_plan_without_a_model(
     [
         ({"gpu_name": "NVIDIA H200"}, "is for NVIDIA H200, but --gpu sim:h200 is NVIDIA H200 (sim"),
         ({"mode": "train"}, "is for training, not for inference"),
+        ({"dataset": "caltech256"}, "is for caltech256 data, but this command uses synthetic data"),
     ],
 )
 def test_what_was_made_for_something_else_is_refused(
@@ -173,7 +174,7 @@ def test_what_was_made_for_something_else_is_refused(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A predictor and a plan for another GPU, or for training, are not used."""
+    """A predictor and a plan for another GPU, for training, or for other data are not used."""
     one, fitted = Plan.read(folder / "plan.json"), Predictor.load(folder / "predictor.json")
     replace(one, prediction=replace(one.prediction, **change)).write(tmp_path / "plan.json")
     replace(fitted, identity={**fitted.identity, **change}).save(tmp_path / "predictor.json")
