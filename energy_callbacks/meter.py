@@ -773,11 +773,14 @@ class EnergyMeter:
             with self.ending(error) as ending:
                 yield ending
             return
+        call = attempt.call
         self._leave_call(attempt)
         try:
             yield ending
         finally:
             self._keep_pages(attempt, ending)
+            if call is not None:
+                call.let_go()
 
     @harmless
     def _leave_call(self, attempt: "ActiveAttempt") -> None:
@@ -826,7 +829,7 @@ class EnergyMeter:
 
         Returns:
             The path of ``energy_report.html``; ``None`` if there is no such file, for example
-            because ``stop`` has ended the attempt.
+            because the meter is still running, or has run without a callback until ``stop``.
         """
         self._lifecycle.end_if_left()
         last = self._lifecycle.own

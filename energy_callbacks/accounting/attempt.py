@@ -205,7 +205,7 @@ class ActiveAttempt:
 
     def end_call(self) -> bool:
         """End the phases of a framework's call now; return whether a call was running."""
-        return self._end_call(self.call, self.now_s())
+        return self.recorder.release(self.call, self.now_s())
 
     def end_call_if_left(self) -> None:
         """End the phases of a framework's call that has ended without its last hook.
@@ -214,13 +214,8 @@ class ActiveAttempt:
         """
         call = self.call
         if call is not None and not call.is_under_way():
-            self._end_call(call, self.thread.left_s)
-
-    def _end_call(self, call: ActiveCall | None, t_s: float) -> bool:
-        is_ended = self.recorder.release(call, t_s)
-        if is_ended and call is not None:
+            self.recorder.release(call, self.thread.left_s)
             call.let_go()
-        return is_ended
 
     def catch_up(self, timeout_s: float) -> None:
         """Ask the sensors for their newest values, then update the figures.

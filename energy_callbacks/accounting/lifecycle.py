@@ -29,7 +29,7 @@ class Lifecycle:
         running ── exit ─────────────▶ ended     the interpreter exits
         any state ── _abandon ───────▶ failed    an error in this package
 
-    Who begins an attempt ends it: an attempt that began before ``fit`` goes on after it.
+    An attempt that the user has begun before ``fit`` goes on after it; see ``ends_with_call``.
 
     An attempt counts as ended from the moment at which it is asked to end. Its journal is closed
     soon afterwards by the journal's thread; ``open_attempts`` lists it until then. No method takes

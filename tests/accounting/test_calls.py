@@ -1,4 +1,4 @@
-"""Calls of frameworks in an attempt of the user; ``integrations/contract/running.py`` has real ones."""
+"""Calls of frameworks in an attempt of the user; the contract has tests with real frameworks."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
+from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.sensing.clock import SystemClock
 from energy_callbacks.testing import FakeClock, ScriptedSource
 from tests.accounting.test_journal_thread import AT_MOST_S, Stuck, meter_of
@@ -77,6 +78,23 @@ def test_a_call_that_begins_twice_ends_once(meter: EnergyMeter, clock: FakeClock
         assert attempt_of(meter).calls == 1
         meter._start()
         assert attempt_of(meter).calls == 2
+
+
+def test_the_objects_of_a_call_are_released_at_its_end(meter: EnergyMeter) -> None:
+    """In the last row they can still be read; afterwards the meter keeps no model alive."""
+    calls = []
+
+    def fit(batch_size: int) -> None:
+        calls.append(ActiveCall.find("fit", package="tests"))
+        meter._start(call=calls[-1])
+        with meter._end_call():
+            assert calls[-1].local("batch_size") == batch_size
+        assert calls[-1].local("batch_size") is None
+
+    with meter:
+        fit(8)
+        fit(16)
+    assert len(calls) == 2
 
 
 def test_figures_at_the_end_of_a_call_are_up_to_now(meter: EnergyMeter, clock: FakeClock) -> None:

@@ -148,7 +148,7 @@ class RunningContract:
         assert FIT_S - LOOK_S - 1e-6 <= found["train"] <= FIT_S + 1e-6
 
     def test_time_after_a_caught_exception_is_no_training(self, bench: Bench) -> None:
-        """The meter finds by itself that ``fit`` has ended, if no other method is called."""
+        """The meter finds that ``fit`` has ended, also if none of its methods is called."""
         ours = bench.callback()
         training = bench.training(Plan(before_batch=raising(RuntimeError("boom"), 8)), ours)
         with ours._meter as meter:
@@ -178,7 +178,7 @@ class RunningContract:
         assert report.forecast is None or report.forecast.planned_steps == 20
 
     def test_the_last_row_of_a_fit_has_the_energy_so_far(self, bench: Bench) -> None:
-        """Rows are at the same steps as with a meter that ``fit`` starts; the last one is up to now."""
+        """Rows are at the same steps as if ``fit`` starts the meter; the last one is up to now."""
         trained = bench.with_us(Plan()).training
         alone = trained.rows()
         ours = bench.callback()
