@@ -785,6 +785,7 @@ class EnergyMeter:
     @harmless
     def _leave_call(self, attempt: "ActiveAttempt") -> None:
         if attempt.end_call():
+            self._profilers.mark(f"phase:{attempt.recorder.phases.name}", self.now_s())
             attempt.catch_up(_LAST_ROW_S)
 
     def _keep_pages(self, attempt: "ActiveAttempt", ending: Ending) -> None:

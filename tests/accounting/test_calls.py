@@ -97,6 +97,35 @@ def test_the_objects_of_a_call_are_released_at_its_end(meter: EnergyMeter) -> No
     assert len(calls) == 2
 
 
+class Marks:
+    """A profiler that records marks."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def start(self, meter: Any) -> None: ...
+
+    def mark(self, name: str, t_s: float) -> None:
+        """Record a mark."""
+        self.names.append(name)
+
+    def step(self, t_s: float) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def test_profilers_receive_the_end_of_a_call(tmp_path: Path, clock: FakeClock) -> None:
+    """After an exception in Lightning, no phase of the call is left before its last hook."""
+    marks = Marks()
+    meter = EnergyMeter(report_dir=tmp_path, sources=[], clock=clock, profilers=[marks])
+    with meter, meter.phase("mine"):
+        meter._start()
+        meter.enter("train")
+        meter.enter("validation")
+        with meter._end_call():
+            assert marks.names[-1] == "phase:mine"
+
+
 def test_figures_at_the_end_of_a_call_are_up_to_now(meter: EnergyMeter, clock: FakeClock) -> None:
     """The sensor, which is read once a second, is asked."""
     with meter:
