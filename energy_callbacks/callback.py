@@ -21,7 +21,8 @@ class CallbackSettings(ConfigSettings, total=False):
         profilers: profilers: objects such as ``KernelProfiler()``, or the names ``"kernels"``,
             ``"lines"``, ``"phases"`` and ``"host"``; one, or a list.
         meter: a meter with its own settings; no other of these settings may be combined with it.
-            The callback starts it, and ends it when the training ends.
+            The callback starts it, and ends it when the training ends. A meter that is running when
+            the training begins goes on after it, until the user ends it.
     """
 
     profilers: OneOrMoreProfilers

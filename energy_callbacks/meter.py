@@ -1,8 +1,8 @@
 """``EnergyMeter``: measures the energy of a training; adapters and training loops call it.
 
-Adapters also use the methods ``_abandon``, ``_add_run_logs``, ``_record``, ``_start``,
-``_step_marks`` and ``_wait_until_seen``, and the attribute ``_clock``. These are no part of the
-public interface.
+Adapters also use the methods ``_abandon``, ``_add_run_logs``, ``_end_call``, ``_record``,
+``_start``, ``_step_marks`` and ``_wait_until_seen``, and the attribute ``_clock``. These are no
+part of the public interface.
 """
 
 import contextlib
@@ -85,7 +85,8 @@ class Ending:
     """What the caller of ``EnergyMeter.ending`` adds to the end of an attempt.
 
     Attributes:
-        pages: pages of TensorBoard that are written together with the report; ``None`` for none.
+        pages: pages of TensorBoard that are written together with the report of the attempt;
+            ``None`` for none.
     """
 
     pages: "Pages | None" = None
@@ -241,7 +242,7 @@ class EnergyMeter:
             SourceUnavailable: if the settings name GPUs and NVML lists none within five seconds.
         """
         _check_state(state)
-        return self._start(run_folder, state=state)
+        return self._start(run_folder, state=state, ends_with_call=False)
 
     def _start(
         self,
@@ -252,8 +253,11 @@ class EnergyMeter:
         used_gpus: Sequence[int | str] | None = None,
         call: ActiveCall | None = None,
         say: Callable[[str], None] = logger.info,
+        ends_with_call: bool = True,
     ) -> Self:
         """Begin an attempt, with what an adapter knows about the training.
+
+        If an attempt of the user is running, a call begins in it, which ``_end_call`` ends.
 
         Args:
             run_folder: see ``start``.
@@ -268,6 +272,7 @@ class EnergyMeter:
                 ``None`` otherwise.
             say: function that prints messages: forecasts, and the summary of the report if ``stop``
                 is not called.
+            ends_with_call: whether ``_end_call`` ends the attempt; ``False`` if the user ends it.
 
         Raises:
             PermissionError: see ``start``.
@@ -277,6 +282,8 @@ class EnergyMeter:
         from energy_callbacks.accounting.attempt import ActiveAttempt
 
         self._lifecycle.end_if_left()
+        if ends_with_call:
+            self._begin_call(call)
         if self.is_running or is_disabled():
             return self
         if Profilers.offer is not None:
@@ -297,7 +304,8 @@ class EnergyMeter:
             process=process,
             on_failure=self._abandon,
             call=call,
-            on_left=lambda: self._lifecycle.end_left(on_own_thread=True),
+            on_left=lambda: self._lifecycle.end_if_left(on_own_thread=True),
+            ends_with_call=ends_with_call,
         )
         self._cannot_vote = False
         self._vote.begin(process.world_size)
@@ -308,6 +316,11 @@ class EnergyMeter:
         if self._power_control is not None and process.framework != COMMAND:
             self._control_power(attempt, self._power_control)
         return self
+
+    @harmless
+    def _begin_call(self, call: ActiveCall | None) -> None:
+        if attempt := self._lifecycle.running:
+            attempt.begin_call(call)
 
     @harmless
     def _control_power(self, attempt: "ActiveAttempt", control: "PowerControl") -> None:
@@ -340,18 +353,28 @@ class EnergyMeter:
     @harmless
     def enter(self, phase: str) -> None:
         """Enter a phase; the current phase is paused until ``leave``."""
-        if attempt := self._lifecycle.running:
+        if attempt := self._running_after_call():
             now_s = attempt.note_alive()
             attempt.recorder.enter(phase, now_s)
             self._profilers.mark(f"phase:{attempt.recorder.phases.name}", now_s)
 
     @harmless
     def leave(self, phase: str) -> None:
-        """Leave a phase and every phase inside it; do nothing if the phase is not active."""
-        if attempt := self._lifecycle.running:
+        """Leave a phase and every phase inside it; do nothing if the phase is not active.
+
+        In a framework's call, such as ``fit``, phases that were entered before it are not left.
+        """
+        if attempt := self._running_after_call():
             now_s = attempt.note_alive()
             attempt.recorder.leave(phase, now_s)
             self._profilers.mark(f"phase:{attempt.recorder.phases.name}", now_s)
+
+    def _running_after_call(self) -> "ActiveAttempt | None":
+        """Return the running attempt, without the phases of a call that an exception has ended."""
+        attempt = self._lifecycle.running
+        if attempt is not None and not attempt.ends_with_call:
+            self._lifecycle.end_if_left()
+        return attempt
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -508,8 +531,11 @@ class EnergyMeter:
 
     @harmless
     def plan(self, steps: int) -> None:
-        """Set the number of optimizer steps that this attempt will make; forecasts need it."""
-        if attempt := self._lifecycle.running:
+        """Set the number of optimizer steps that this attempt will make; forecasts need it.
+
+        The second training in an attempt has no forecast.
+        """
+        if (attempt := self._lifecycle.running) and not attempt.has_earlier_steps:
             attempt.forecaster.planned_steps = steps
 
     @harmless
@@ -524,9 +550,10 @@ class EnergyMeter:
     def resumed(self, step: int) -> None:
         """Report that training continues from the checkpoint of optimizer step ``step``.
 
-        A step that is no whole number counts as unknown, with a warning.
+        A step that is no whole number counts as unknown, with a warning. In the second training of
+        an attempt, steps are counted on.
         """
-        if attempt := self._lifecycle.running:
+        if (attempt := self._lifecycle.running) and not attempt.has_earlier_steps:
             now_s = attempt.note_alive()
             if isinstance(step, Integral):
                 attempt.recorder.event("resume", now_s, step=step)
@@ -666,7 +693,7 @@ class EnergyMeter:
         Call this while the attempt is running, or in ``ending``.
         """
         if attempt := self._lifecycle.own:
-            attempt.on_report = runs.report
+            attempt.on_report[attempt.calls] = runs.report
             open_attempts.exit_first()
 
     @harmless
@@ -742,11 +769,16 @@ class EnergyMeter:
         """End the attempt: read every sensor a last time, write the totals, close the journal.
 
         This waits for the last readings, at most a few seconds. A signal handler may call it at any
-        time.
+        time. If callbacks have used this meter since ``start``, another process then makes the
+        report, as after ``ending``.
 
         Args:
             error: the exception that ended the training; ``None`` if the training succeeded.
         """
+        attempt = self._lifecycle.running
+        if attempt is not None and attempt.calls:
+            with self.ending(error):
+                pass
         self._lifecycle.stop(error)
 
     @contextlib.contextmanager
@@ -767,7 +799,43 @@ class EnergyMeter:
             yield ending
         finally:
             if attempt is not None:
-                self._close(attempt, error or sys.exc_info()[1], ending.pages)
+                self._keep_pages(attempt, ending)
+                self._close(attempt, error or sys.exc_info()[1])
+
+    @contextlib.contextmanager
+    def _end_call(self, error: BaseException | None = None) -> Iterator[Ending]:
+        """End a framework's call: end the attempt as ``ending`` does, if it began in the call.
+
+        An attempt of the user goes on. The phases of the call end, and in the block, ``scalars``
+        and ``log`` return figures up to now. The report and its pages are made when the user ends
+        the attempt.
+
+        Args:
+            error: see ``ending``.
+        """
+        attempt, ending = self._lifecycle.running, Ending()
+        if attempt is None or attempt.ends_with_call:
+            with self.ending(error) as ending:
+                yield ending
+            return
+        call = attempt.call
+        self._leave_call(attempt)
+        try:
+            yield ending
+        finally:
+            self._keep_pages(attempt, ending)
+            if call is not None:
+                call.let_go()
+
+    @harmless
+    def _leave_call(self, attempt: "ActiveAttempt") -> None:
+        if attempt.end_call():
+            self._profilers.mark(f"phase:{attempt.recorder.phases.name}", self.now_s())
+            attempt.catch_up(_LAST_ROW_S)
+
+    def _keep_pages(self, attempt: "ActiveAttempt", ending: Ending) -> None:
+        if ending.pages is not None:
+            attempt.pages.append(ending.pages)
 
     @harmless
     def _begin_ending(self, error: BaseException | None) -> None:
@@ -775,13 +843,11 @@ class EnergyMeter:
             attempt.thread.wait_for_last_row(_LAST_ROW_S)
 
     @harmless
-    def _close(
-        self, attempt: "ActiveAttempt", error: BaseException | None, pages: "Pages | None"
-    ) -> None:
+    def _close(self, attempt: "ActiveAttempt", error: BaseException | None) -> None:
         # Does nothing, unless a signal handler raised before the attempt was asked to end.
         self._lifecycle.ask_to_end(error)
         self._announce(attempt)
-        self._lifecycle.close(attempt, lambda: self._reports.make(attempt, pages))
+        self._lifecycle.close(attempt, lambda: self._reports.make(attempt))
         if not meter_reports.has_exit_handlers():
             attempt.thread.wait_until_over()
             self.wait_for_report()
@@ -809,7 +875,7 @@ class EnergyMeter:
 
         Returns:
             The path of ``energy_report.html``; ``None`` if there is no such file, for example
-            because ``stop`` has ended the attempt.
+            because the meter is still running, or has run without a callback until ``stop``.
         """
         self._lifecycle.end_if_left()
         last = self._lifecycle.own

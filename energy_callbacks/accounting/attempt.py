@@ -62,17 +62,21 @@ class ActiveAttempt:
             the journal.
         call: the user's call of the training function, such as ``fit``; ``None`` if unknown.
         on_left: called on the journal's thread when ``call`` has ended and the attempt has not.
+        ends_with_call: whether the attempt ends with the framework's call in which it began;
+            ``False`` if the user ends it.
 
     Attributes:
+        ends_with_call: as above.
+        calls: number of calls of frameworks that have begun in an attempt of the user.
+        has_earlier_steps: whether the newest of them began after steps of the same attempt.
         host: name of this machine.
         folder: folder of the journals of all ranks of this attempt.
         process: framework and rank of this process.
         thread: the journal's thread, which also ends the attempt.
-        on_report: called after the report of the run was made, with its last figures by tag and the
-            run folder; ``None`` if nobody waits for it.
+        on_report: functions that are called after the report of the run was made, with its last
+            figures by tag and the run folder; at most one for each of the ``calls``.
+        pages: what is written together with the report; the type is that of ``report_process``.
     """
-
-    on_report: Callable[[Mapping[str, float], Path], None] | None = None
 
     def __init__(
         self,
@@ -86,9 +90,14 @@ class ActiveAttempt:
         on_failure: Callable[[str], None],
         call: ActiveCall | None,
         on_left: Callable[[], object],
+        ends_with_call: bool,
     ) -> None:
         self.run_folder = run_folder
-        self.call = call
+        self.ends_with_call = ends_with_call
+        self.calls = 0
+        self.has_earlier_steps = False
+        self.on_report: dict[int, Callable[[Mapping[str, float], Path], None]] = {}
+        self.pages: list[Any] = []
         self.clock = clock
         self._is_over_budget = False
         self._config = config
@@ -173,6 +182,50 @@ class ActiveAttempt:
         """Devices of this host whose sources have been opened."""
         return self.timeline.devices
 
+    @property
+    def call(self) -> ActiveCall | None:
+        """The newest call of a training function; ``None`` if unknown."""
+        return self.thread.call
+
+    def begin_call(self, call: ActiveCall | None) -> None:
+        """Begin a framework's call; do nothing if the attempt ends with it.
+
+        Args:
+            call: the call, whose end the journal's thread looks for; ``None`` if unknown.
+        """
+        if self.ends_with_call:
+            return
+        if self.recorder.phases.hold(call):
+            self.calls += 1
+            self.board.begin_span()
+            if self.steps.marked_s > self._start_s:
+                self.has_earlier_steps = True
+                self.forecaster.planned_steps = None
+        self.thread.call = call
+
+    def end_call(self) -> bool:
+        """End the phases of a framework's call now; return whether a call was running."""
+        return self.recorder.release(self.call, self.now_s())
+
+    def end_call_if_left(self) -> None:
+        """End the phases of a framework's call that has ended without its last hook.
+
+        They end at the last moment at which the call was known to run. Any thread may call this.
+        """
+        call = self.call
+        if call is not None and not call.is_under_way():
+            self.recorder.release(call, self.thread.left_s)
+            call.let_go()
+
+    def catch_up(self, timeout_s: float) -> None:
+        """Ask the sensors for their newest values, then update the figures.
+
+        Args:
+            timeout_s: maximum wait for the sensors, and for the figures.
+        """
+        self._ask_sensors(self.timeline.keys("total"), self.now_s(), timeout_s)
+        self.thread.update(timeout_s)
+
     def now_s(self) -> float:
         """Return the monotonic time of the attempt's clock, s."""
         return self.clock.monotonic_s()
@@ -194,10 +247,10 @@ class ActiveAttempt:
             return total(self.timeline.energy(key, start_s, end_s) for key in keys)
         return total(newest_energy(self.timeline, key, start_s, end_s, now_s) for key in keys)
 
-    def _ask_sensors(self, keys: Sequence[str], end_s: float) -> None:
-        """Ask the sensors for their newest values until they reach ``end_s``, at most 50 ms."""
+    def _ask_sensors(self, keys: Sequence[str], end_s: float, timeout_s: float = _ASK_S) -> None:
+        """Ask the sensors for their newest values until they reach ``end_s`` or time is up."""
         now_s = self.now_s()
-        until_s, deadline_s = min(end_s, now_s), now_s + _ASK_S
+        until_s, deadline_s = min(end_s, now_s), now_s + timeout_s
         while not self.thread.over.is_set and any(
             (seen_until_s(self.timeline, key) or -math.inf) < until_s for key in keys
         ):

@@ -100,7 +100,7 @@ class JournalThread:
         forecaster: forecasts of the run.
         is_first_rank: whether this process is rank 0.
         on_failure: called with a message on this thread if an error in this package stops it.
-        call: the user's call of the training function, such as ``fit``; ``None`` if unknown.
+        call: the newest call of a training function, such as ``fit``; ``None`` if unknown.
         on_left: called on this thread when ``call`` has ended and the attempt has not.
         alive_s: last moment at which the training was known to run, in monotonic time.
         power: changes power limits, and restores them when the attempt ends; ``None`` if there is
@@ -130,6 +130,7 @@ class JournalThread:
         self.power: PowerControlRun | None = None
         self._end: _End | None = None
         self._has_last_row, self.over = Latch(), Latch()
+        self._is_updated = Latch()
         self.is_let_go = self._is_broken = self._was_left = False
         self._then: Callable[[], None] | None = None
         self._known_hung: set[str] = set()
@@ -146,8 +147,10 @@ class JournalThread:
     def _update(self) -> float:
         """Do the periodic work of the journal's thread; return the time to the next call, s."""
         start_s = self.clock.monotonic_s()
+        is_updated = self._is_updated
         if self._end is None and not self.over.is_set:
             self._keep_books()
+            is_updated.set()
             self._look_after_call()
         if self._is_broken and not self.over.is_set:
             self._finish(None)
@@ -181,9 +184,10 @@ class JournalThread:
         The time between the checks lets an interactive shell store the exception that ended the
         call.
         """
-        if self.call is None:
+        call = self.call  # the training thread may replace it
+        if call is None:
             return
-        is_left = not self.call.is_under_way()
+        is_left = not call.is_under_way()
         if not is_left:
             self.alive_s = self.clock.monotonic_s()
         elif self._was_left:
@@ -208,6 +212,17 @@ class JournalThread:
                 break
             self.clock.sleep(_POLL_S)
 
+    def update(self, timeout_s: float) -> None:
+        """Update the figures on this thread, with all readings so far; wait at most this time."""
+        is_updated = self._is_updated = Latch()
+        self._periodic.run_soon()
+        is_updated.wait(timeout_s)
+
+    @property
+    def left_s(self) -> float:
+        """Last moment at which the training is known to have run, in monotonic time."""
+        return max(self.alive_s, self._steps.marked_s)
+
     @property
     def is_ending(self) -> bool:
         """Whether the attempt was asked to end."""
@@ -230,7 +245,7 @@ class JournalThread:
         """
         error = self.call.error() if self.call else None
         status, text = ("failed", _LEFT) if error is None else _status_and_text(error)
-        self._ask_to_end(status, text, left_s=max(self.alive_s, self._steps.marked_s))
+        self._ask_to_end(status, text, left_s=self.left_s)
 
     def _ask_to_end(self, status: str, error: str | None, left_s: float | None = None) -> None:
         if self._end is None:

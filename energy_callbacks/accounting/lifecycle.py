@@ -24,10 +24,12 @@ class Lifecycle:
 
         new, ended, failed ── begin ──▶ running
         running ── ask_to_end, stop ─▶ ended     the user or the adapter ends it
-        running ── end_if_left ──────▶ ended     the meter finds that the user's ``fit`` has ended
-        running ── end_left ─────────▶ ended     the journal's thread finds that ``fit`` has ended
+        running ── end_if_left ──────▶ ended     the meter, or the journal's thread, finds that the
+                                                 user's ``fit``, in which it began, has ended
         running ── exit ─────────────▶ ended     the interpreter exits
         any state ── _abandon ───────▶ failed    an error in this package
+
+    An attempt that the user has begun before ``fit`` goes on after it; see ``ends_with_call``.
 
     An attempt counts as ended from the moment at which it is asked to end. Its journal is closed
     soon afterwards by the journal's thread; ``open_attempts`` lists it until then. No method takes
@@ -155,11 +157,22 @@ class Lifecycle:
         elif attempt is not None:
             attempt.thread.wait_for_journal(_DISK_S)
 
-    def end_if_left(self) -> None:
-        """End the running attempt if the user's ``fit`` or similar call has ended."""
+    @harmless
+    def end_if_left(self, *, on_own_thread: bool = False) -> None:
+        """End the running attempt if the user's ``fit`` or similar call has ended.
+
+        If the attempt does not end with this call, only the phases of the call end.
+
+        Args:
+            on_own_thread: see ``end_left``.
+        """
         attempt = self.running
-        if attempt is not None and attempt.call is not None and not attempt.call.is_under_way():
-            self.end_left()
+        if attempt is None or attempt.call is None or attempt.call.is_under_way():
+            return
+        if attempt.ends_with_call:
+            self.end_left(on_own_thread=on_own_thread)
+        else:
+            attempt.end_call_if_left()
 
     @harmless
     def end_left(self, *, on_own_thread: bool = False) -> None:
@@ -191,7 +204,7 @@ class Lifecycle:
             self._close_left(attempt)
         if attempt.thread.wait_until_over():
             attempt.thread.wait_for_journal(open_attempts.REPORT_S)
-        if attempt.on_report is not None and open_attempts.is_open(attempt):
+        if attempt.on_report and open_attempts.is_open(attempt):
             logger.warning(
                 "the energy report of %s may be missing in the run of your experiment tracker: the "
                 "process exits before it is there; call wait_for_report() with a longer timeout_s",

@@ -65,6 +65,14 @@ class PhaseStack:
     No method uses a lock. A signal handler may call any method except ``take`` in the middle of
     another one, because each change of the stack or of the queue is a single operation.
 
+    While a framework's call runs in an attempt of the user, the user's phases below it are held:
+    nothing that the framework leaves removes one of them::
+
+        enter("mine")          mine
+        hold(call)
+        enter("train")         mine, train
+        release(call)          mine            (also after an exception)
+
     Args:
         start_s: monotonic time at which the first phase begins.
         name: name of the phase at the bottom of the stack.
@@ -78,6 +86,7 @@ class PhaseStack:
         self.names = [name]
         self.open = (name, start_s)
         self._changes: deque[tuple[str, float]] = deque()
+        self._held: dict[object, int] = {}  # by call: number of phases below it; at most one entry
 
     @property
     def name(self) -> str:
@@ -93,13 +102,41 @@ class PhaseStack:
         """Remove a phase and all phases above it from the stack at ``t_s``.
 
         Returns:
-            Whether anything has changed; ``False`` if the phase is not in the stack, or only at the
-            bottom, which cannot be removed.
+            Whether anything has changed; ``False`` if the phase is not in the stack, or only among
+            the phases that are held or at the bottom, which cannot be removed.
         """
         names = self.names.copy()
-        if name not in names[1:]:
+        if name not in names[max(self._held.values(), default=1) :]:
             return False
         del self.names[len(names) - 1 - names[::-1].index(name) :]
+        self.end(t_s)
+        return True
+
+    def hold(self, call: object) -> bool:
+        """Hold all phases in the stack until ``release``.
+
+        If phases are held already, ``call`` takes the place of the call for which they are held.
+
+        Returns:
+            Whether no phases were held before.
+        """
+        held = list(self._held.values())
+        self._held = {call: held[0] if held else len(self.names)}
+        return not held
+
+    def release(self, call: object, t_s: float) -> bool:
+        """Remove all phases above the held ones at ``t_s``, and hold them no longer.
+
+        Any thread may call this method. What another thread enters meanwhile is not removed.
+
+        Returns:
+            Whether phases were held for ``call``.
+        """
+        above = len(self.names)  # read first: ``enter`` may follow a ``release`` by its thread
+        held = self._held.pop(call, None)
+        if held is None:
+            return False
+        del self.names[held:above]
         self.end(t_s)
         return True
 

@@ -103,6 +103,13 @@ class JournalRecorder:
         if self.phases.leave(name, t_s):
             self._note_change(t_s)
 
+    def release(self, call: object, t_s: float) -> bool:
+        """End the phases of a framework's call at ``t_s``; see ``PhaseStack.release``."""
+        is_released = self.phases.release(call, t_s)
+        if is_released:
+            self._note_change(t_s)
+        return is_released
+
     def leave_all(self, t_s: float) -> None:
         """End all phases at ``t_s``; the process is then in phase ``idle``."""
         self.phases.leave_all(t_s)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,9 @@ class ReportJob:
 
     Args:
         run_folder: folder of the journals and of the report.
-        pages: pages of TensorBoard; ``None`` for none.
-        on_report: called when the report is complete, in the process of the training and not on the
-            training thread; must not raise exceptions.
+        pages: pages of TensorBoard, for each training that the report covers.
+        on_report: functions that are called when the report is complete, in the process of the
+            training and not on the training thread; they must not raise exceptions.
         run_id: id of the run; ``None`` for the newest run in the folder.
 
     Attributes:
@@ -35,14 +35,14 @@ class ReportJob:
     def __init__(
         self,
         run_folder: Path,
-        pages: "Pages | None" = None,
-        on_report: OnReport | None = None,
+        pages: "Sequence[Pages]" = (),
+        on_report: Sequence[OnReport] = (),
         run_id: str | None = None,
     ) -> None:
         self.run_folder = run_folder
         self.run_id = run_id
         self.pages = pages
-        self.on_report = () if on_report is None else (on_report,)
+        self.on_report = tuple(on_report)
         self.done = Latch()
 
     def take_over(self, skipped: "ReportJob") -> None:
@@ -69,8 +69,8 @@ class ReportJob:
 
         report = build(self._paths())
         save(report, self.run_folder)
-        if self.pages is not None:
-            self.pages.write(report)
+        for pages in self.pages:
+            pages.write(report)
         return last_figures(report)
 
     def _paths(self) -> Path | list[Path]:
@@ -93,7 +93,7 @@ class ReportJob:
 
     def as_json(self) -> str:
         """Return the job as JSON, for the report process."""
-        pages = None if self.pages is None else dataclasses.asdict(self.pages)
+        pages = [dataclasses.asdict(one) for one in self.pages]
         run = {"run_folder": str(self.run_folder), "run_id": self.run_id}
         return json.dumps({**run, "pages": pages})
 
@@ -103,12 +103,8 @@ class ReportJob:
         from energy_callbacks.report_process.pages import Pages
 
         values = json.loads(text)
-        pages = values["pages"]
-        return cls(
-            Path(values["run_folder"]),
-            None if pages is None else Pages(**pages),
-            run_id=values["run_id"],
-        )
+        pages = [Pages(**one) for one in values["pages"]]
+        return cls(Path(values["run_folder"]), pages, run_id=values["run_id"])
 
 
 def _header(path: Path) -> journal.Record:

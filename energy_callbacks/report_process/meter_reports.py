@@ -13,7 +13,6 @@ from energy_callbacks.sensing.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from energy_callbacks.accounting.attempt import ActiveAttempt
-    from energy_callbacks.report_process.pages import Pages
 
 # Maximum wait in seconds for the other ranks before the report is computed; a rank that died must
 # not delay the report for long.
@@ -31,12 +30,13 @@ class MeterReports:
         self._clock = clock
         self._job: ReportJob | None = None
 
-    def make(self, attempt: "ActiveAttempt", pages: "Pages | None" = None) -> None:
+    def make(self, attempt: "ActiveAttempt") -> None:
         """Have the report made, on rank 0; runs on the journal's thread."""
         if attempt.rank != 0:
             return
         wait_for_ranks(attempt)
-        job = self._job = ReportJob(attempt.run_folder, pages, attempt.on_report, attempt.run_id)
+        on_report = tuple(attempt.on_report.values())
+        job = self._job = ReportJob(attempt.run_folder, attempt.pages, on_report, attempt.run_id)
         if isinstance(self._clock, SystemClock) and has_exit_handlers():
             queue.reports.make(job)
         else:  # in virtual time, or without exit handlers, it is made at once

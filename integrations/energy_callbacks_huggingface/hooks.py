@@ -15,11 +15,11 @@
       on_evaluate | on_predict          window validation | predict, from the noted time
       on_save                           window checkpoint, from the previous event
       on_epoch_end                      meter.epoch
-    on_log of the last row            phase train ends, meter.ending, last figures
+    on_log of the last row            phase train ends, meter._end_call, last figures
 
 Calls of ``evaluate`` and ``predict`` outside ``train`` are measured from the first
 ``on_prediction_step``. The Trainer calls no hook after an exception, so the meter watches whether
-the user's call has ended. Between ``meter.start`` and ``meter.ending`` no hook reads a sensor or
+the user's call has ended. Between ``meter.start`` and ``meter._end_call`` no hook reads a sensor or
 synchronizes the device.
 """
 
@@ -113,8 +113,9 @@ class EnergyHooks(StepHooks):
         is_due = is_final or (loop.is_training_row(logs) and session.is_row_due(state))
         scalars = self._meter.log(state.global_step) if is_due else {}
         if state.is_world_process_zero:
-            # The last row describes the whole training, so totals are added to it.
-            in_logs = self._meter.totals() if is_final else scalars
+            # The last row describes the whole training, so totals are added to it. There are none
+            # if the user ends the meter later.
+            in_logs = (is_final and self._meter.totals()) or scalars
             session.write(logs, scalars, in_logs, state)
 
     def on_prediction_step(

@@ -60,6 +60,7 @@ class Session:
         self._calls_last = False
         self._work = WorkCounter(inputs)
         self._micro_batches = 0
+        self._has_ended = False
         self.step_size: int | None = None
         self.predicts_since_s: float | None = None
         self.seen_s = self.settled_s = meter.now_s()
@@ -180,9 +181,11 @@ class Session:
         return self._dashboard.pages(lambda: loop.last_metrics(state), state.global_step)
 
     def ending(self) -> AbstractContextManager[Ending]:
-        """Leave the phase and end the attempt; see ``EnergyMeter.ending``."""
-        self._meter.leave(self.phase)
-        return self._meter.ending()
+        """Leave the phase and end the call; see ``EnergyMeter._end_call``."""
+        if not self._has_ended:  # otherwise a phase of the user may have this name
+            self._has_ended = True
+            self._meter.leave(self.phase)
+        return self._meter._end_call()
 
     def close(self) -> None:
         """Remove the model's hook and the filters of callbacks, and close our own event file."""

@@ -134,7 +134,7 @@ class EnergySessions(TrainerCallback):
     def _forget_last(self) -> None:
         """Close the session of a call that has ended without its last hook.
 
-        If the call was found, the meter ends the attempt by itself.
+        If the call was found, the meter ends the attempt, or the phases of the call, by itself.
         """
         session, self._session = self._session, None
         if session is not None and session.call is None:

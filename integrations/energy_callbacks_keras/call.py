@@ -174,7 +174,7 @@ class EnergyCalls(keras.callbacks.Callback):
         if self._owner != owner:
             return
         if self._meter.is_running:
-            with self._meter.ending() as ending:
+            with self._meter._end_call() as ending:
                 self._log()
                 if self._rows is not None and self._process.rank == 0:
                     ending.pages = self._rows.pages()

@@ -9,7 +9,7 @@
         a loader from timed()             marks batch_done and data_ready
         on_test_begin / _end              phase validation
       on_epoch_end                      meter.epoch, metrics, scalars to TensorBoard and logs
-    on_train_end                        meter.ending, last scalars
+    on_train_end                        meter._end_call, last scalars
 
 Calls of ``evaluate`` and ``predict`` outside ``fit`` are attempts of their own, from ``on_*_begin``
 to ``on_*_end``. After an exception Keras calls no more hooks, so the meter watches whether the call

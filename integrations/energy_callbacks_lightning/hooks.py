@@ -13,7 +13,7 @@
     on_train_epoch_start | on_train_end   records the metrics of the epoch that has ended
     trainer.save_checkpoint               window checkpoint
     on_train_end                        phase train ends
-    teardown | on_exception             meter.ending, last scalars
+    teardown | on_exception             meter._end_call, last scalars
 
 Calls of ``validate``, ``test`` and ``predict`` are measured from ``on_*_start`` to ``teardown``.
 No hook between start and end reads a sensor or waits for the device.
@@ -70,7 +70,7 @@ class EnergyHooks(Base):
         self._shortcuts.end(self)
         if not self._meter.is_running:
             return
-        with self._meter.ending(error) as ending:
+        with self._meter._end_call(error) as ending:
             ending.pages = self._rows.end(trainer, self._steps.logger_step)
 
     def _record_epoch(self, trainer: Any) -> None:

@@ -35,7 +35,11 @@ class FakeAttempt:
     run_folder: Path = Path("run")
     is_ending: bool = False
     is_let_go: bool = False
-    on_report: Callable[..., object] | None = None
+    on_report: dict[int, Callable[..., object]] = field(default_factory=dict)
+    ends_with_call: bool = True
+
+    def end_call_if_left(self) -> None:
+        self.heard.append("end_call")
 
     @property
     def thread(self) -> "FakeAttempt":
@@ -207,6 +211,22 @@ def test_an_attempt_goes_on_while_its_call_does(bench: Bench) -> None:
     assert bench.left == [bench.attempt]
 
 
+@pytest.mark.parametrize("on_own_thread", [False, True])
+def test_an_attempt_of_the_user_goes_on_after_a_call(bench: Bench, on_own_thread: bool) -> None:
+    """Only the phases of the call end; at exit, the attempt ends, too."""
+    bench.begin()
+    bench.attempt.ends_with_call = False
+    bench.life.end_if_left(on_own_thread=on_own_thread)
+    assert bench.attempt.heard == []
+    assert bench.attempt.call is not None
+    bench.attempt.call.is_over = True
+    bench.life.end_if_left(on_own_thread=on_own_thread)
+    assert bench.life.state == "running"
+    assert bench.attempt.heard == ["end_call"]
+    open_attempts.close_all()
+    assert bench.left == [bench.attempt]
+
+
 def test_an_attempt_without_a_call_is_never_left(bench: Bench) -> None:
     """A plain loop ends by ``stop`` or at exit only."""
     bench.begin()
@@ -260,7 +280,7 @@ def test_at_exit_a_report_that_someone_waits_for_is_not_lost_silently(
     """A warning says that it may be missing in the run of a tracker."""
     bench.begin()
     bench.attempt.closes = closes
-    bench.attempt.on_report = print
+    bench.attempt.on_report[0] = print
     open_attempts.close_all()
     assert ("experiment tracker" in caplog.text) != closes
 

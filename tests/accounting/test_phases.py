@@ -1,6 +1,7 @@
 """Phases as a partition of time."""
 
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,6 +96,60 @@ def test_the_same_phase_may_be_entered_inside_itself() -> None:
     assert phases.name == "train"
     phases.leave("train", 4.0)
     assert phases.name == "idle"
+
+
+@given(before=MOVES, inside=MOVES)
+def test_what_happens_in_a_call_leaves_no_phase_below_it(
+    before: list[tuple[str, str, float]], inside: list[tuple[str, str, float]]
+) -> None:
+    """After the call, the stack is as it was before, whatever the call has entered and left."""
+    phases = PhaseStack(0.0)
+    for move, name, _ in before:
+        getattr(phases, move)(name, 1.0)
+    names = phases.names.copy()
+    assert phases.hold("call")
+    for move, name, _ in inside:
+        getattr(phases, move)(name, 2.0)
+        assert phases.names[: len(names)] == names
+    assert phases.release("call", 3.0)
+    assert phases.names == names
+    list(phases.take())
+    assert phases.open == (names[-1], 3.0)
+
+
+def test_a_second_call_takes_the_place_of_one_that_has_not_been_released() -> None:
+    """The first one can no longer be released, and the phases of both end with the second."""
+    phases = PhaseStack(0.0)
+    phases.enter("mine", 1.0)
+    assert phases.hold("first")
+    phases.enter("train", 2.0)
+    assert not phases.hold("second")
+    phases.enter("validation", 3.0)
+    assert not phases.release("first", 4.0)
+    assert phases.name == "validation"
+    assert phases.release("second", 5.0)
+    assert not phases.release("second", 6.0)
+    assert phases.names == ["idle", "mine"]
+    assert phases.leave("mine", 7.0)
+
+
+def test_a_release_by_another_thread_leaves_what_is_entered_meanwhile() -> None:
+    """The training thread may enter a phase while the journal's thread releases those of a call."""
+
+    class Held(dict[object, int]):
+        """At ``pop``, another thread enters a phase."""
+
+        def pop(self, *args: Any) -> Any:
+            found = super().pop(*args)
+            phases.enter("export", 3.0)
+            return found
+
+    phases = PhaseStack(0.0)
+    phases.hold("call")
+    phases.enter("train", 1.0)
+    phases._held = Held(phases._held)
+    assert phases.release("call", 2.0)
+    assert phases.names == ["idle", "export"]
 
 
 def test_while_a_span_is_stored_its_phase_is_still_open() -> None:

@@ -79,7 +79,7 @@ def test_text_after_the_figures_does_not_stop_later_reports(
     monkeypatch.setattr(process, "communicate", lambda *_, **__: (next(outputs), ""))
     monkeypatch.setattr(queue, "_started", lambda: process)
     for name in "ab":
-        reports.make(ReportJob(Path(name), on_report=lambda *values: published.append(values)))
+        reports.make(ReportJob(Path(name), on_report=[lambda *values: published.append(values)]))
     assert published == [({"final/total_wh": 1.0}, Path("a")), ({}, Path("b"))]
     assert "the figures of a report cannot be read" in caplog.text
 
@@ -214,7 +214,7 @@ def test_a_skipped_report_of_the_same_run_is_published_with_the_newer_one(
     """The figures of another run in the same folder are not; a warning says so."""
     reports, published, made = ReportQueue(), [], []
     jobs = [
-        ReportJob(Path("same"), None, lambda *_, name=name: published.append(name), run_id)
+        ReportJob(Path("same"), (), [lambda *_, name=name: published.append(name)], run_id)
         for name, run_id in zip("abc", run_ids, strict=True)
     ]
 
@@ -234,7 +234,7 @@ def test_a_report_that_was_not_made_is_not_published(monkeypatch: pytest.MonkeyP
     """Whoever waits for it does not wait longer."""
     published: list[Any] = []
     monkeypatch.setattr(queue, "_started", lambda: FakeProcess(lambda text: None, status=1))
-    job = ReportJob(Path("a"), None, lambda *found: published.append(found))
+    job = ReportJob(Path("a"), (), [lambda *found: published.append(found)])
     ReportQueue().make(job)
     assert published == []
     assert job.done.is_set
@@ -243,7 +243,7 @@ def test_a_report_that_was_not_made_is_not_published(monkeypatch: pytest.MonkeyP
 def test_a_real_process_makes_the_report(trained: Callable[..., Path]) -> None:
     """It imports this package as this process does, and returns the last figures."""
     published: list[Any] = []
-    job = ReportJob(trained(), None, lambda *found: published.append(found))
+    job = ReportJob(trained(), (), [lambda *found: published.append(found)])
     ReportQueue().make(job)
     [(figures, folder)] = published
     assert folder == job.run_folder

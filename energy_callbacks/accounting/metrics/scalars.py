@@ -139,6 +139,11 @@ class ScalarBoard:
         self._from = (ready.tally, ready.end_s)
         return dict(ready.values)
 
+    def begin_span(self) -> None:
+        """Begin a new span of time now; figures before it are not returned again."""
+        self._from = (self.recorder.steps.tally, self.recorder.seen_s)
+        self._ready = None
+
     def short_span(self) -> tuple[str, str] | None:
         """Return a warning and advice for the report; ``None`` if random errors were small."""
         return pooling.short_span(self._rows)

@@ -26,6 +26,7 @@ from tests.integrations.contract.profiles import ProfilesContract
 from tests.integrations.contract.reasons import REASONS
 from tests.integrations.contract.reports import ReportsContract
 from tests.integrations.contract.rows import RowsContract
+from tests.integrations.contract.running import RunningContract
 from tests.integrations.contract.stages import StagesContract
 from tests.integrations.contract.terminated import TerminatedContract
 
@@ -34,6 +35,7 @@ PARTS = (
     BoardContract,
     CountsContract,
     EndingsContract,
+    RunningContract,
     TerminatedContract,
     StagesContract,
     HarmlessContract,
