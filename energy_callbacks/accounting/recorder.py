@@ -180,7 +180,7 @@ class JournalRecorder:
         seen_s = self.timeline.seen_s(now_s, _PATIENCE_S)
         self.settled_s = now_s if is_final else self._later(self.settled_s, settled_s, now_s)
         self.seen_s = now_s if is_final else self._later(self.seen_s, seen_s, now_s)
-        self._complete_s = now_s if is_final else self.timeline.complete_s(now_s) or self.start_s
+        self._complete_s = now_s if is_final else self.timeline.complete_s(now_s) or self.settled_s
         final_s = min(self.settled_s, self._complete_s)
         self._write_queued()
         self._measured.write_spans(self._closed, final_s, "span", "phase")
