@@ -330,7 +330,8 @@ class CounterTicks:
 
     def _known(self, number: int, call: _Call) -> Tick:
         first_s, last_s = self._ticks.span(number)
-        self._newest = (number, call.value)
+        if self._newest is None or call.value != self._newest[1]:
+            self._newest = (number, call.value)  # otherwise, the counter may have stopped
         self._plan(number, call)
         return _between(first_s, last_s, call.value)
 

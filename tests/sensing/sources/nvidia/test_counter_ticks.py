@@ -300,6 +300,19 @@ def test_counter_recovers() -> None:
 
 
 @pytest.mark.parametrize("period_s", [0.02, 0.1])
+def test_a_counter_that_is_read_at_each_tick_and_freezes(period_s: float) -> None:
+    """Of the ten seconds in which it stands still, at most one tick has its old value."""
+    clock = FakeClock(start_s=0.0)
+    counter = FrozenForAWhile(clock, period_s, lambda: 20e-6)
+
+    found = run(clock, CounterTicks(clock, counter.read), 80.0)
+
+    assert [tick for tick in found if tick.t_s > 66.0]
+    wrong = [tick for tick in found if true_error_s(tick) > tick.t_error_s + 1e-9]
+    assert len(wrong) <= 1
+
+
+@pytest.mark.parametrize("period_s", [0.02, 0.1])
 def test_the_newest_tick_of_a_cheap_counter_comes_once(period_s: float) -> None:
     """Asked every 5 ms, each tick is returned once, at most 6 ms after it, except the first."""
     clock = FakeClock(start_s=7.7)
