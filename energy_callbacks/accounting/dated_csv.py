@@ -117,7 +117,7 @@ def parse(
         instead: text that says what the user can do if the file cannot be read.
 
     Raises:
-        ValueError: if the file cannot be read, is too large, or is not text.
+        ValueError: if the file cannot be read, is too large, or is no text or CSV file.
     """
     try:
         if (size := path.stat().st_size) > _MOST_BYTES:
@@ -126,6 +126,8 @@ def parse(
             return parser(DatedCsv(path, csv.reader(file)))
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not encoded in UTF-8: {error}") from error
+    except csv.Error as error:  # for example, a quote is not closed
+        raise ValueError(f"{path} is not a CSV file: {error}{instead}") from error
     except OSError as error:
         raise ValueError(f"the file with {what} cannot be read: {error}{instead}") from error
 

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from inspect import unwrap
+from inspect import isasyncgenfunction, isgeneratorfunction, unwrap
 from pathlib import Path
-from types import FunctionType, MethodType, TracebackType
+from types import FunctionType, MethodType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from energy_callbacks.core.extras import check_installed
@@ -66,8 +66,8 @@ class profile_lines:  # noqa: N801 - used as a verb, like contextlib.suppress
 
     Raises:
         MissingExtraError: if memory_profiler is not installed.
-        ValueError: if no function is given, or if a function does not exist, is defined inside
-            another function, or has no source file.
+        ValueError: if no function is given, or if a function does not exist, is a generator, is
+            defined inside another function, or has no source file.
         TypeError: if an argument is neither a Python function nor the name of a Python function.
     """
 
@@ -126,7 +126,7 @@ def _profiled(target: _Target, profiler: "LineProfiler") -> Any:
 def _target(function: str | Callable[..., Any]) -> _Target:
     if isinstance(function, str):
         module_name, _, path = function.partition(":")
-        if not (module_name and path):
+        if not (module_name and path) or module_name.startswith("."):
             raise ValueError(
                 f"functions are named 'module:function' or 'module:Class.method': got {function!r}"
             )
@@ -136,6 +136,11 @@ def _target(function: str | Callable[..., Any]) -> _Target:
     *classes, name = path.split(".")
     for class_name in classes:
         owner = vars(_holder(owner, class_name))[class_name]
+        if not isinstance(owner, type | ModuleType):
+            raise ValueError(
+                f"{class_name!r} is neither a class nor a module: got {function!r}; write "
+                "'module:function' or 'module:Class.method'"
+            )
     owner = _holder(owner, name)
     stored = vars(owner)[name]
     python = _function(stored, path)
@@ -198,7 +203,7 @@ def _function(stored: Any, path: str) -> FunctionType:
 
     Raises:
         TypeError: if ``stored`` contains no Python function.
-        ValueError: if the source of the function is not in a file.
+        ValueError: if the source of the function is not in a file, or if it is a generator.
     """
     function = stored.__func__ if isinstance(stored, staticmethod | classmethod) else stored
     source = unwrap(function) if callable(function) else function
@@ -210,5 +215,10 @@ def _function(stored: Any, path: str) -> FunctionType:
         raise ValueError(
             f"the source of {path} is not in a file but in {source.__code__.co_filename!r}; "
             "move the function to a module"
+        )
+    if isgeneratorfunction(source) or isasyncgenfunction(source):
+        raise ValueError(
+            f"{path} is a generator, whose lines run after the call has returned; move them to a "
+            "function that the generator calls, and name this function"
         )
     return function

@@ -85,7 +85,6 @@ class JournalRecorder:
         self._trained: list[PhaseSpan] = []
         self._renamed: deque[PhaseSpan] = deque(maxlen=_MOST_SPANS)
         self.settled_s = self.seen_s = start_s
-        self._complete_s = start_s
         self._end_s: float | None = None
         timeline.pin(start_s)
 
@@ -187,8 +186,8 @@ class JournalRecorder:
         seen_s = self.timeline.seen_s(now_s, _PATIENCE_S)
         self.settled_s = now_s if is_final else self._later(self.settled_s, settled_s, now_s)
         self.seen_s = now_s if is_final else self._later(self.seen_s, seen_s, now_s)
-        self._complete_s = now_s if is_final else self.timeline.complete_s(now_s) or self.start_s
-        final_s = min(self.settled_s, self._complete_s)
+        complete_s = now_s if is_final else self.timeline.complete_s(now_s) or self.settled_s
+        final_s = min(self.settled_s, complete_s)
         self._write_queued()
         self._measured.write_spans(self._closed, final_s, "span", "phase")
         has_windows = self._measured.write_spans(self._named, final_s, "window", "name")
@@ -270,7 +269,7 @@ class JournalRecorder:
             self.warn(
                 "step_events",
                 f"The end of {steps - host_marks} of {steps} steps was timed with CUDA events. "
-                "Each other step ends when Python has queued its work. (Events need PyTorch on "
+                "All other steps end when Python has queued their work. (Events need PyTorch on "
                 "an NVIDIA GPU, and do not work during a graph capture.)",
             )
 

@@ -67,7 +67,7 @@ class _Alarm:
 
     def wait(self, timeout_s: float) -> None:
         """Sleep until ``ring`` is called, at most ``timeout_s``."""
-        self._gate.acquire(timeout=timeout_s)
+        self._gate.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX))
 
 
 def _open(gate: threading.Lock) -> None:

@@ -41,6 +41,12 @@ async def later():
     value = 3
     return value
 
+def batches():
+    yield 1
+
+async def async_batches():
+    yield 1
+
 class Base:
     def inherited(self):
         return "inherited"
@@ -59,6 +65,7 @@ class Model(Base):
 
 nested = (lambda: (lambda: 0))()
 number = 7
+model = Model()
 """
 
 
@@ -150,6 +157,11 @@ def test_nothing_run_is_an_empty_text(subject):
         ("no_such_module_here:load", "no module 'no_such_module_here'"),
         ("load", "'module:function'"),
         ("profiled_subject:", "'module:function'"),
+        (".profiled_subject:load", "'module:function'"),
+        ("profiled_subject:model.step", "'model' is neither a class nor a module"),
+        ("profiled_subject:number.step", "'number' is neither a class nor a module"),
+        ("profiled_subject:batches", "batches is a generator"),
+        ("profiled_subject:async_batches", "async_batches is a generator"),
     ],
 )
 def test_wrong_names_say_what_is_wrong(subject, name, message):

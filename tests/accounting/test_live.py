@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.core.records import Channel, Reading
+from energy_callbacks.core.records import Channel, Device, Reading
 from energy_callbacks.report.build import build
 from energy_callbacks.report.model.runs import Phase
 from energy_callbacks.report.model.schema import EnergyReport
@@ -132,6 +132,26 @@ def test_phases_after_a_live_report_count_when_the_run_is_killed(
     report = build(meter.run_folder, now_unix_s=clock.unix_s() + 100.0)
     assert report.run.status == "cut off"
     assert phase(report, "train").gpu.energy_j == pytest.approx(20 * 550.0 * HALF_S, rel=0.05)
+
+
+class Silent(ScriptedSource):
+    """A source without readings."""
+
+    def read(self) -> Sequence[Reading]:
+        """Return no readings."""
+        return []
+
+
+def test_a_report_before_any_energy_is_final(tmp_path: Path, clock: FakeClock) -> None:
+    """A sensor that is late shows power from before the start; the other has no readings yet."""
+    late = Slow(clock, channel("power", "gauge", period_s=0.1, lag_s=0.55))
+    cpu = Device(key="cpu0", kind="cpu", scope="host", name="cpu0")
+    silent = Silent(clock, power_w=lambda _: 0.0, device=cpu)
+    meter = meter_of(tmp_path, clock, late, silent).start()
+    clock.advance(2.0)
+    assert report_of(meter, clock).run.status == "running"
+    meter.stop()
+    assert meter.report().run.status == "finished"
 
 
 # --- energy up to now

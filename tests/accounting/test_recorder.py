@@ -11,12 +11,22 @@ import pytest
 
 from energy_callbacks.accounting.journal import journal
 from energy_callbacks.accounting.metrics.phase_energy import PhaseEnergy
-from energy_callbacks.core.errors import ReadingMissed, SourceUnavailable
+from energy_callbacks.core.errors import ReadingMissed, SourceLost, SourceUnavailable
 from energy_callbacks.core.records import Channel, Reading
 from energy_callbacks.sensing.sampler import Notice
-from energy_callbacks.testing import FakeClock, ReplaySource
+from energy_callbacks.testing import FakeClock, ReplaySource, ScriptedSource
 from tests.accounting import step_events
-from tests.accounting.books import CPU, HEADER, START_S, Books, energy_j, train, wave, wave_j
+from tests.accounting.books import (
+    CPU,
+    HEADER,
+    START_S,
+    Books,
+    energy_j,
+    train,
+    wave,
+    wave_j,
+    wave_w,
+)
 from tests.sensing.loads import Card, Staircase, channel
 
 
@@ -187,6 +197,28 @@ def test_a_run_without_any_sensor_still_counts(tmp_path: Path, clock: FakeClock)
     assert all(span["energy"] == {} for span in books.of("span"))
     assert books.of("totals")[0]["energy"] == {}
     assert books.of("series") == []
+
+
+class Lost(ScriptedSource):
+    """A source that is lost after 10 s."""
+
+    def read(self) -> Sequence[Reading]:
+        """Return the power, or raise ``SourceLost``."""
+        if self._clock.monotonic_s() > START_S + 10.0:
+            raise SourceLost("off the bus")
+        return super().read()
+
+
+@pytest.mark.parametrize("sources", [(), (Lost,)], ids=["without sensors", "all sensors are lost"])
+def test_phases_are_written_while_nothing_is_measured(
+    tmp_path: Path, clock: FakeClock, sources: tuple[type[Lost], ...]
+) -> None:
+    """A run that is killed has its phases, and a report of a running one does not end earlier."""
+    books = Books(tmp_path, *(one(clock, power_w=wave_w) for one in sources), clock=clock)
+    train(books)
+    now_s = clock.monotonic_s() - START_S
+    assert books.of("span")[-1]["end_s"] > now_s - 1.0
+    assert books.of("so_far")[-1]["t_s"] > now_s - 10.0
 
 
 def test_a_killed_run_has_lost_at_most_the_last_moments(tmp_path: Path, clock: FakeClock) -> None:

@@ -629,3 +629,23 @@ def test_a_run_killed_in_its_first_phase_knows_how_good_its_energy_is(tmp_path):
     assert gpu.energy_j == pytest.approx(1_200.0)
     assert (gpu.method, gpu.stderr_j, gpu.coverage) == ("counter+samples", 3.0, 0.9)
     assert gpu.systematic_j == pytest.approx(60.0)
+
+
+def test_the_time_after_a_sensor_is_lost_counts_once_in_a_killed_run(tmp_path):
+    """Lost after 4 s, killed after 15 s; the coverage of ``so_far`` includes the time without."""
+    path = write(tmp_path, Attempt(cut_off_at_s=15.0, devices=(GPU,)))
+    _without(path, lambda record: record.get("kind", record["type"]) not in ("span", "series"))
+    known = {
+        "energy_j": 319.9, "stderr_j": 3.0, "systematic_j": 0.0,
+        "method": "power", "coverage": 4.0 / 14.0,
+    }  # fmt: skip
+    row = {"energy_j": 320.0, "seen_s": 4.0}
+    with path.open("a") as file:
+        for line in (
+            {"type": "so_far", "t_s": 14.0, "energy": {"gpu0": known}},
+            {"type": "series", "t_s": 15.0, "devices": {"gpu0": row}},
+        ):
+            file.write(json.dumps(line) + "\n")
+    gpu = build(tmp_path, now_unix_s=LATER_S).energy.gpu
+    assert (gpu.energy_j, gpu.stderr_j) == (320.0, 3.0)
+    assert gpu.coverage == pytest.approx(4.0 / 15.0)

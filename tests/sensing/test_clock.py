@@ -70,6 +70,16 @@ def test_a_job_runs_soon_if_it_is_asked_to() -> None:
     assert runs[-1] - runs[0] < LONG_S
 
 
+def test_an_endless_interval_ends_with_the_last_run() -> None:
+    """A source that is read only at the start and at the end has the interval ``inf``."""
+    job, first, runs = counting(1)
+    periodic = SystemClock().every(math.inf, job, name="test")
+    assert first.wait(AT_MOST_S)
+    periodic.ask_to_stop()
+    assert periodic.wait(AT_MOST_S)
+    assert len(runs) == 2
+
+
 class VirtualTime:
     """Replaces ``time`` and the alarm of a thread; time passes by waiting."""
 

@@ -10,6 +10,7 @@ countries.
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -383,8 +384,11 @@ def _codecarbon_configuration() -> dict[str, str]:
     from configparser import ConfigParser
 
     found: dict[str, str] = {}
+    folders = [Path()]
+    with suppress(RuntimeError):  # a user id without a home directory, as in containers
+        folders.insert(0, Path.home())
     try:
-        for folder in (Path.home(), Path.cwd()):
+        for folder in folders:
             parser = ConfigParser()
             parser.read(folder / ".codecarbon.config")
             found |= dict(parser["codecarbon"]) if "codecarbon" in parser else {}

@@ -148,7 +148,7 @@ class PhaseEnergy:
             self.give_up()
         end_s = until_s if is_final else until_s - _HOLD_S
         is_due = is_final or end_s >= self._added_s + _EVERY_S
-        if self._start_s is None or not self.is_complete or not is_due:
+        if self._start_s is None or not self.is_complete or not is_due or end_s <= self._start_s:
             return
         self._added_s = end_s
         while is_final and len(self._edges_s) > 1 and self._edges_s[-1] >= until_s:

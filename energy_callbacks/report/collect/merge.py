@@ -274,7 +274,7 @@ def _energy_so_far(process: ProcessJournal, key: str) -> Energy:
         known,
         energy_j=newest_j,
         systematic_j=known.systematic_j * share,
-        coverage=known.coverage * _reached(process, key),
+        coverage=known.coverage * _reached(process, key, process.so_far_s),
     )
 
 
@@ -290,7 +290,10 @@ def _unqualified(process: ProcessJournal, key: str, energy_j: float) -> Energy:
     )
 
 
-def _reached(process: ProcessJournal, key: str) -> float:
-    """Return the share of the attempt, 0 to 1, that lies before the newest reading of a device."""
-    seen_s = process.columns[key].seen_s
-    return min(float(np.nanmax(seen_s)) / process.end_s, 1.0) if process.end_s else 0.0
+def _reached(process: ProcessJournal, key: str, known_s: float = 0.0) -> float:
+    """Return the share of the attempt, 0 to 1, before ``known_s`` or a device's newest reading.
+
+    The later of both counts.
+    """
+    seen_s = max(float(np.nanmax(process.columns[key].seen_s)), known_s)
+    return min(seen_s / process.end_s, 1.0) if process.end_s else 0.0

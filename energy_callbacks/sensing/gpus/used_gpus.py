@@ -58,7 +58,7 @@ class GpuFinder(Protocol):
         ...
 
     def open(self, at_close: ExitStack) -> None:
-        """Prepare the look for GPUs.
+        """Prepare the search for GPUs.
 
         Args:
             at_close: closes at the end what this method opens.
@@ -124,7 +124,7 @@ class UsedGpus:
         return until_reading_s(self._clock.monotonic_s())
 
     def open(self) -> Sequence[Channel]:
-        """Prepare the look for GPUs; there are no channels.
+        """Prepare the search for GPUs; there are no channels.
 
         Raises:
             SourceUnavailable: if there are no GPUs, or if the run uses none.
@@ -145,7 +145,7 @@ class UsedGpus:
         return ()
 
     def finish(self) -> Sequence[Reading]:
-        """Look a last time, and report if no GPU was ever in use."""
+        """Look for GPUs a last time, and report if no GPU was ever in use."""
         self.read()
         if self._reports_none and not self._measured and not self._refused:
             self._report(self.name, "no GPU was seen in use by this run", _ALL_THE_SAME)

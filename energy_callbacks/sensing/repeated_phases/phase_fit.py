@@ -53,7 +53,7 @@ _MIXED: Final = 0.02
 # the square of its sum is larger than the sum of its squares by about this factor.
 _ALIKE: Final = 2.0
 # A late edge moves energy between two phases: that of the lower power, and this share of the
-# difference. The rest of the difference is divided rightly. (Fitted: 0.5 to 1 are possible.)
+# difference. The rest of the difference is divided correctly. (Fitted: 0.5 to 1 are possible.)
 _MOVED_SHARE: Final = 0.75
 # Uncertainty of the place of all edges together, as a share of the width of an interval: exposures
 # are computed from tables, and from interpolation in the grid.
@@ -211,7 +211,7 @@ def _with_kinds(fit: _Fit, equal: PhaseEnergies) -> PhaseEnergies:
     if kinds is None:
         shifted_j = _shifted_j(fit, late_s)
         return replace(equal, edge_j=equal.edge_j + shifted_j)
-    # What the unequal delays are still wrong by is taken as a share of what they have changed.
+    # The remaining error is assumed to be a share of what the unequal delays have changed.
     energy_j, delay_j = kinds
     changed_j = _UNEQUAL_SHARE * np.abs(energy_j - equal.energy_j)
     edge_j = np.hypot(np.hypot(delay_j, changed_j), _place_j(fit))
@@ -233,7 +233,7 @@ def _with_seldom(fit: _Fit, found: PhaseEnergies) -> PhaseEnergies:
 
 
 def _ridge_s(sums: PhaseSums, noise: float) -> float:
-    """Return the duration whose readings are worth as much as what is known before any."""
+    """Return the duration of readings that have the same weight as the prior power."""
     return noise / (_PRIOR_SHARE * sums.mean_w) ** 2 + LEAST_RIDGE_S
 
 

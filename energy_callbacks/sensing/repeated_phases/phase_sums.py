@@ -142,9 +142,9 @@ class PhaseSums(GridSums):
     @property
     def shortest_s(self) -> float:
         """Mean duration of the phase whose mean duration is shortest; infinite without edges."""
-        entered = self.changes.sum(axis=0)
-        means_s = self.durations_s[0, entered > 0] / entered[entered > 0]
-        return float(np.min(means_s, initial=math.inf))
+        entered, durations_s = self.changes.sum(axis=0), self.no_delay @ self.durations_s
+        known = (entered > 0.0) & (durations_s > 0.0)
+        return float(np.min(durations_s[known] / entered[known], initial=math.inf))
 
     @property
     def no_delay(self) -> Array:

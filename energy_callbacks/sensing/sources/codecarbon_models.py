@@ -83,7 +83,7 @@ def _words(name: str) -> frozenset[str]:
 
 
 def memory_power_w(size_gib: float) -> float:
-    """Return the power of memory, W: a constant for each module, of which the number is guessed."""
+    """Return the power of memory, W; the number of modules is guessed from the size in GiB."""
     is_arm = any(name in platform.machine().lower() for name in ("arm", "aarch"))
     module_w, least_w = (1.5, 3.0) if is_arm else (5.0, 10.0)
     power_w = module_w * math.fsum(_MODULE_SHARES[: _modules(size_gib)])

@@ -148,6 +148,9 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.csv").write_bytes(b"time,intensity\n\xff\xfe,1\n")
     with pytest.raises(ValueError, match=r"binary.csv is not encoded in UTF-8"):
         read(tmp_path / "binary.csv")
+    (tmp_path / "quote.csv").write_text('time,intensity\n2026-01-01T00:00Z,"1\n' + 200_000 * "x")
+    with pytest.raises(ValueError, match=r"quote.csv is not a CSV file: field larger than"):
+        read(tmp_path / "quote.csv")
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:

@@ -168,6 +168,19 @@ def test_configuration_of_codecarbon_counts(monkeypatch, tmp_path):
     assert place("IND").country == "IND"
 
 
+def test_no_home_and_no_working_directory(monkeypatch, tmp_path):
+    """A user id without a home directory, as in containers: there is no file to read."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", lambda _: {}["no such user"])
+    assert place() == Place()
+    monkeypatch.setenv("CODECARBON_COUNTRY_ISO_CODE", "FRA")
+    assert place().country == "FRA"
+
+
 def test_region_that_codecarbon_would_ignore(tmp_path):
     """A region without figures is ignored, and the origin of the place says so."""
     configure(tmp_path, "country_iso_code = DEU\nregion = bavaria")

@@ -312,6 +312,16 @@ def test_too_many_phases(count: int) -> None:
         assert len(followed.phases._names) < 30
 
 
+def test_a_phase_just_after_the_start() -> None:
+    """Candidates with edges that are 20 ms earlier have no time in it; all phases are known."""
+    load = Load([("idle", 0.002), ("setup", 0.01), *REPEATED.parts], POWERS_W | {"idle": 100.0})
+    found = training(load).run(load.edges_s[-1])["cpu0"]
+    assert set(found) == {"idle", "setup", "train", "validation"}
+    for name in ("train", "validation"):
+        error_j = abs(found[name].energy_j - load.true_j(name))
+        assert error_j <= found[name].error_j <= 0.02 * load.true_j(name)
+
+
 def test_phases_of_equal_power_are_left_to_the_spans() -> None:
     """A fit could only exchange energy between the first and the last phase."""
     load = Load([("train", 1.01), ("validation", 0.31)] * 10, {"train": 200.0, "validation": 201.0})

@@ -139,7 +139,8 @@ class CounterTicks:
 
     If a search for any tick finds none in a quarter of a second, or if a call fails or returns no
     value, there is a pause without calls. It lasts 1 s, and doubles with every further failure in
-    a row, up to 32 s.
+    a row, up to 32 s. If two calls take longer than the shortest possible period, they cannot
+    locate a tick. The next search then begins after the interval between two single calls.
 
     Attributes:
         due_s: monotonic time of the next call.
@@ -319,7 +320,11 @@ class CounterTicks:
         """
         number = self._ticks.number_at(call.start_s)
         number -= self._ticks.span(number)[1] > call.start_s
-        if call.stop_s > self._ticks.span(number + 1)[0]:
+        next_span = self._ticks.span(number + 1)
+        if _width(next_span) >= self._ticks.period_s[0]:
+            self._begin_anew(call.stop_s)  # after a long pause, the number of a tick is not known
+            return None
+        if call.stop_s > next_span[0]:
             self._call_after(number + 1)
             return None
         newest = self._newest
@@ -330,7 +335,8 @@ class CounterTicks:
 
     def _known(self, number: int, call: _Call) -> Tick:
         first_s, last_s = self._ticks.span(number)
-        self._newest = (number, call.value)
+        if self._newest is None or call.value != self._newest[1]:
+            self._newest = (number, call.value)  # otherwise, the counter may have stopped
         self._plan(number, call)
         return _between(first_s, last_s, call.value)
 
@@ -361,7 +367,7 @@ class CounterTicks:
         the ticks.
         """
         if call.stop_s - earliest_s >= self._ticks.period_s[0]:  # perhaps two ticks
-            self._begin_anew(call.stop_s)
+            self._begin_anew(call.stop_s + self._interval_s())  # the next calls may be as slow
             return _between(earliest_s, call.stop_s, call.value)
         number = search.number or 0
         if search.is_expected and call.stop_s >= self._ticks.span(number + 1)[0]:

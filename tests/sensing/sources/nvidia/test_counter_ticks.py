@@ -300,6 +300,53 @@ def test_counter_recovers() -> None:
 
 
 @pytest.mark.parametrize("period_s", [0.02, 0.1])
+def test_a_counter_that_is_read_at_each_tick_and_freezes(period_s: float) -> None:
+    """Of the ten seconds in which it stands still, at most one tick has its old value."""
+    clock = FakeClock(start_s=0.0)
+    counter = FrozenForAWhile(clock, period_s, lambda: 20e-6)
+
+    found = run(clock, CounterTicks(clock, counter.read), 80.0)
+
+    assert [tick for tick in found if tick.t_s > 66.0]
+    wrong = [tick for tick in found if true_error_s(tick) > tick.t_error_s + 1e-9]
+    assert len(wrong) <= 1
+
+
+@pytest.mark.parametrize("period_s", [0.02, 0.1])
+@pytest.mark.parametrize("call_s", [20e-6, 0.003])
+@pytest.mark.parametrize("stall_s", [20.0, 100.0, 5e4])
+def test_a_thread_that_stalls_locates_a_tick_again(
+    period_s: float, call_s: float, stall_s: float
+) -> None:
+    """The program is suspended: the clock can no longer tell which tick is the last."""
+    clock = FakeClock(start_s=0.0)
+    counter = SlowCounter(clock, period_s, lambda: call_s)
+    ticks = CounterTicks(clock, counter.read, 0.6 * period_s)
+    run(clock, ticks, 2.0)
+    clock.sleep(stall_s)
+
+    found = run(clock, ticks, 10.0)
+
+    assert len(found) >= 3
+    for tick in found:
+        assert true_error_s(tick) <= tick.t_error_s + 1e-9
+
+
+@pytest.mark.parametrize(("period_s", "call_s"), [(0.02, 0.005), (0.1, 0.03), (0.1, 0.1)])
+def test_calls_that_cannot_locate_a_tick_have_pauses(period_s: float, call_s: float) -> None:
+    """Two calls take longer than the shortest possible period; they take 5 % of the time."""
+    clock = FakeClock(start_s=7.7)
+    counter = SlowCounter(clock, period_s, lambda: call_s)
+
+    found = run(clock, CounterTicks(clock, counter.read, 0.6 * period_s), 120.0)
+
+    assert counter.calls * call_s / 120.0 < 0.05
+    assert len(found) >= 20
+    for tick in found:
+        assert true_error_s(tick) <= tick.t_error_s + 1e-9
+
+
+@pytest.mark.parametrize("period_s", [0.02, 0.1])
 def test_the_newest_tick_of_a_cheap_counter_comes_once(period_s: float) -> None:
     """Asked every 5 ms, each tick is returned once, at most 6 ms after it, except the first."""
     clock = FakeClock(start_s=7.7)
