@@ -152,18 +152,20 @@ def _minus(energy: Energy, taken_j: float, taken: Sequence[Energy]) -> Energy:
     )
 
 
-def named(process: ProcessJournal) -> list[TimedEnergy]:
-    """Return the windows of a process, sorted by start.
+def layers(process: ProcessJournal) -> tuple[list[TimedEnergy], ...]:
+    """Return the windows, the spans of trainings inside a command, and the spans of ``process``.
 
-    For a command, the spans and windows of the trainings inside it are included. All of them have
-    precedence over the spans of ``process`` itself.
+    Each list is sorted by start. An element has precedence over those of later lists. The windows
+    of a command are those of its trainings.
     """
-    inside = (
-        replace(one, start_s=training.start_s + one.start_s, end_s=training.start_s + one.end_s)
-        for training in process.trainings
-        for one in (*training.process.spans, *training.process.windows)
-    )
-    return sorted((*process.windows, *inside), key=attrgetter("start_s"))
+
+    def of_trainings(name: str) -> Iterator[TimedEnergy]:
+        for one, start_s in process.trainings:
+            for timed in getattr(one, name):
+                yield replace(timed, start_s=start_s + timed.start_s, end_s=start_s + timed.end_s)
+
+    windows = sorted((*process.windows, *of_trainings("windows")), key=attrgetter("start_s"))
+    return windows, list(of_trainings("spans")), process.spans
 
 
 def stretches(process: ProcessJournal) -> list[tuple[str, float, float]]:
