@@ -52,7 +52,7 @@ def goal(
             f"goal must be 'lower' or 'higher', got {direction!r}; give the one that is better"
         )
     if target is not None and not math.isfinite(target):
-        raise ValueError(f"target must be a finite number, got {target}; leave it out to choose one")
+        raise ValueError(f"target must be a finite number, got {target}; such as 0.9")
     name = metric or _shared(reports, direction)
     if name is None:
         if target is not None or direction is not None:
