@@ -769,6 +769,5 @@ def test_an_answer_about_gpus_keeps_their_name(groups):
     only_gpu["new"] = [replace(first, energy=replace(first.energy, gpu=unknown)), *others]
     messages = [one.message for one in compare(only_gpu).caveats]
     assert (
-        "In 1 of 5 runs of new, this quantity is not known: GPU energy of the run. "
-        "It is left out."
+        "In 1 of 5 runs of new, this quantity is not known: GPU energy of the run. It is left out."
     ) in messages
