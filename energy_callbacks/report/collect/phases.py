@@ -156,16 +156,24 @@ def layers(process: ProcessJournal) -> tuple[list[TimedEnergy], ...]:
     """Return the windows, the spans of trainings inside a command, and the spans of ``process``.
 
     Each list is sorted by start. An element has precedence over those of later lists. The windows
-    of a command are those of its trainings.
+    of a command are those of its trainings. The open phase of a training counts as a span.
     """
+    windows, spans = list(process.windows), []
+    for one, start_s in process.trainings:
+        windows += [_moved(window, start_s) for window in one.windows]
+        spans += [_moved(span, start_s) for span in (*one.spans, *_open(one))]
+    return sorted(windows, key=attrgetter("start_s")), spans, process.spans
 
-    def of_trainings(name: str) -> Iterator[TimedEnergy]:
-        for one, start_s in process.trainings:
-            for timed in getattr(one, name):
-                yield replace(timed, start_s=start_s + timed.start_s, end_s=start_s + timed.end_s)
 
-    windows = sorted((*process.windows, *of_trainings("windows")), key=attrgetter("start_s"))
-    return windows, list(of_trainings("spans")), process.spans
+def _moved(timed: TimedEnergy, by_s: float) -> TimedEnergy:
+    return replace(timed, start_s=timed.start_s + by_s, end_s=timed.end_s + by_s)
+
+
+def _open(process: ProcessJournal) -> Iterator[TimedEnergy]:
+    """Yield the open phase, from the end of the last span to the end of the journal, if any."""
+    closed_s = process.spans[-1].end_s if process.spans else 0.0
+    if process.end_s > closed_s:
+        yield TimedEnergy(name=process.open_phase, start_s=closed_s, end_s=process.end_s, energy={})
 
 
 def stretches(process: ProcessJournal) -> list[tuple[str, float, float]]:
@@ -176,11 +184,8 @@ def stretches(process: ProcessJournal) -> list[tuple[str, float, float]]:
     """
     if process.trainings:
         return list(_around_trainings(process))
-    timed = [(span.name, span.start_s, span.end_s) for span in process.spans]
-    closed_s = timed[-1][2] if timed else 0.0
-    if process.end_s > closed_s:
-        timed.append((process.open_phase, closed_s, process.end_s))
-    return timed + [(window.name, window.start_s, window.end_s) for window in process.windows]
+    timed = (*process.spans, *_open(process), *process.windows)
+    return [(one.name, one.start_s, one.end_s) for one in timed]
 
 
 def _around_trainings(process: ProcessJournal) -> Iterator[tuple[str, float, float]]:

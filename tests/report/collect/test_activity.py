@@ -191,3 +191,16 @@ def test_values_without_a_duration_are_not_known() -> None:
     """Two rows at the same time: the mean of no time is no number."""
     rows = DeviceColumns(("t_s", "sm_active"), np.array([[1.0, 0.5], [1.0, 0.7]]))
     assert activity.whole([rows]) is None
+
+
+def test_a_training_that_was_killed_in_a_command_has_its_open_phase() -> None:
+    """The phase in which it was killed has no span."""
+    values = seconds(*[0.2] * 5, *[0.9] * 5, *[0.6] * 5)
+    inner = process([], span("idle", 0.0, 5.0), open_phase="train")
+    inner.end_s = 10.0
+    outer = process(values, span("command", 0.0, 15.0), trainings=(Training(inner, 0.0),))
+    assert sm_active(outer) == {
+        "idle": pytest.approx(0.2),
+        "train": pytest.approx(0.9),
+        "command": pytest.approx(0.6),
+    }
