@@ -179,3 +179,14 @@ def test_a_journal_without_a_time_comes_last(
     last = listed(capsys)[-1]
     assert (last["folder"], last["status"]) == ("new", "unreadable")
     assert "unix_s" in last["problem"]
+
+
+def test_a_report_of_a_running_training_is_not_the_last_word(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was saved shortly after the process was killed, and no journal is newer."""
+    assert main(["report", str(KILLED), "--format", "json", "-q"]) == 0
+    report = place / KILLED / "energy_report.json"
+    report.write_text(report.read_text().replace('"cut off"', '"running"'))
+    capsys.readouterr()
+    assert listed(capsys)[-1]["status"] == "cut off"
