@@ -161,7 +161,7 @@ def _judge(comparison: Comparison, group: str, quantity: str | None, limit: floa
             f"--fail-if-regress: {quantity or 'every quantity'} is unknown for {group} or {first}; "
             "choose another quantity with --on"
         )
-    difference = f"{group}: {BY_NAME[effect.quantity].title.lower()} {change(effect)}"
+    difference = f"{group}: {BY_NAME[effect.quantity].in_sentence} {change(effect)}"
     forbidden = [one for one in comparison.caveats if validity.forbids(one, effect, first)]
     if forbidden:
         return _say(UNJUDGED, f"cannot be judged: {difference}: {forbidden[0].message}")

@@ -115,12 +115,18 @@ def _listed(folder: Path) -> ListedRun:
 
 
 def _report(folder: Path) -> EnergyReport:
-    """Load the saved report of a run folder, or build a report if a journal is newer."""
+    """Load the saved report of a run folder, or build a report if a journal is newer.
+
+    A report of a training that was still running is built again too, because the training may have
+    been killed since.
+    """
     saved = folder / run_folders.REPORTS[0]
     if saved.is_file():
         saved_s = saved.stat().st_mtime
         if all(path.stat().st_mtime <= saved_s for path in journal.find(folder)):
-            return load(saved)
+            report = load(saved)
+            if report.run.status != "running":
+                return report
     return load(run_folders.to_load(folder) or folder)
 
 

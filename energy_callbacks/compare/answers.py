@@ -27,8 +27,7 @@ def answers(comparison: Comparison) -> Iterator[str]:
 
 
 def _on_effect(effect: Effect, first: str, caveats: Sequence[Caveat]) -> str:
-    title = BY_NAME[effect.quantity].title
-    title = title[0].lower() + title[1:]
+    title = BY_NAME[effect.quantity].in_sentence
     if effect.verdict in ("not resolved", "not measured"):
         why = reason(effect, any(validity.forbids(one, effect, first) for one in caveats))
         return f"{effect.group} against {first}: {title} {change(effect)}, {effect.verdict} ({why})"

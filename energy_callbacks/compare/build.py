@@ -213,7 +213,7 @@ def _known_by_some(sides: Sequence[_GroupReports]) -> Iterator[Caveat]:
                     code="not_known_by_all",
                     group=group.name,
                     message=f"In {lacking} of {len(group.runs)} runs of {group.name}, this "
-                    f"quantity is not known: {one.title.lower()}. It is left out.",
+                    f"quantity is not known: {one.in_sentence}. It is left out.",
                 )
 
 

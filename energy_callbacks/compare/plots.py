@@ -161,7 +161,7 @@ def memory_bars(comparison: Comparison, *, width_in: float = 9.4) -> "Canvas | N
                     colour = COLOURS[row % len(COLOURS)]
                     axes.barh(row, sum(sizes) / len(sizes), height=0.6, fc=colour, alpha=0.8)
                     axes.plot(sizes, [row] * len(sizes), "o", ms=3.5, mfc="white", mec=INK, mew=0.8)
-            axes.set_xlabel(f"{BY_NAME[name].title.lower()} (GiB)")
+            axes.set_xlabel(f"{BY_NAME[name].in_sentence} (GiB)")
             axes.grid(visible=False, axis="y")
             axes.tick_params(axis="y", length=0.0)
         name_rows(drawn[0], [short_name(group.name) for group in comparison.groups])

@@ -42,6 +42,12 @@ class Quantity:
     is_whole: bool = False
 
     @property
+    def in_sentence(self) -> str:
+        """The title as it is written inside a sentence; ``GPU`` stays in capitals."""
+        first, _, rest = self.title.partition(" ")
+        return self.title if first.isupper() else f"{first.lower()} {rest}"
+
+    @property
     def scope(self) -> Scope:
         """Scope of the sensors that contribute to the value; ``total`` includes all devices."""
         return "gpu" if self.name.startswith("gpu_") else "total"

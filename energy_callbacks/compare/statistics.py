@@ -160,7 +160,8 @@ def difference(
     """
     if min(len(old), len(new)) < 2:
         return None
-    before, after = (np.asarray(values, dtype=float) for values in (old, new))
+    # One value is subtracted from all, because means of equal values may differ in their last bit.
+    before, after = (np.asarray(values, dtype=float) - old[0] for values in (old, new))
     rng = np.random.default_rng(_SEED)
     change = _difference(before, after, rng, in_pairs=in_pairs)
     low, high = np.quantile(_scaled(change.deviations, change.freedom, rng), _ENDS)

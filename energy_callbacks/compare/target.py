@@ -1,7 +1,9 @@
 """Chooses the metric of a comparison and its target; finds the energy and time to the target."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from energy_callbacks.report.model.metrics import Direction, Metric
 from energy_callbacks.report.model.schema import EnergyReport
@@ -41,9 +43,16 @@ def goal(
         The metric; ``None`` if ``metric`` is ``None`` and there is no metric to select.
 
     Raises:
-        ValueError: if no run has the metric, if the better direction of the metric is not known, or
-            if a direction or target is given, but no metric is given or can be selected.
+        ValueError: if no run has the metric, if the better direction of the metric is not known, if
+            a direction or target is invalid, or if one is given, but no metric is given or can be
+            selected.
     """
+    if direction not in (None, *get_args(Direction)):
+        raise ValueError(
+            f"goal must be 'lower' or 'higher', got {direction!r}; give the one that is better"
+        )
+    if target is not None and not math.isfinite(target):
+        raise ValueError(f"target must be a finite number, got {target}; such as 0.9")
     name = metric or _shared(reports, direction)
     if name is None:
         if target is not None or direction is not None:

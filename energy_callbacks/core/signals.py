@@ -53,8 +53,15 @@ class SignalHold:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Let signals set ``first`` inside the context, instead of ending this process."""
+        """Let signals set ``first`` inside the context, instead of ending this process.
+
+        ``SIGCHLD`` has its default action there: if it is ignored, as by some parents, the exit
+        codes of child processes are lost.
+        """
         before = {number: signal.signal(number, self._handle) for number in self._handled}
+        for number in existing("SIGCHLD"):
+            if signal.getsignal(number) == signal.SIG_IGN:
+                before[number] = signal.signal(number, signal.SIG_DFL)
         try:
             yield
         finally:

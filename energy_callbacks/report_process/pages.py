@@ -40,7 +40,8 @@ class Pages:
     They are written to an event file of their own, because the training's writer is closed by then.
 
     Attributes:
-        folders: the TensorBoard run directories to write to.
+        folders: the TensorBoard run directories to write to; those in the cloud, such as
+            ``gs://bucket/run``, are left out.
         compared: those of them in which our session on the page "HParams" began.
         facts: hyperparameters of this session.
         metrics: last values of the user's metrics, by name.
@@ -66,7 +67,7 @@ class Pages:
             hparams.experiment(self.facts, columns, time.time()),
             hparams.session_end(self.unix_s, is_success=is_success),
         )
-        for folder in self.folders:
+        for folder in (one for one in self.folders if "://" not in one):
             output = TensorBoardOutput(folder, opened_unix_s=math.floor(self.unix_s))
             for summary in (*found, *(end if folder in self.compared else ())):
                 output.add(summary, self.step)

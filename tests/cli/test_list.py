@@ -159,3 +159,34 @@ def test_run_folders_stay_in_the_order_of_their_attempts(place: Path) -> None:
     again = replace(BASE, run_id="second", attempt=2, unix_s=BASE.unix_s + 1000.0)
     write(place / "old", again)
     assert run_folders.below(Path())[0] == Path("old")
+
+
+def test_a_report_that_is_a_broken_link_comes_last(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a data set whose files were not fetched: the other runs are listed."""
+    (place / "link").mkdir()
+    (place / "link/energy_report.json").symlink_to("not-fetched")
+    assert [one["folder"] for one in listed(capsys)] == ["new", "old", str(KILLED), "link"]
+
+
+def test_a_journal_without_a_time_comes_last(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its header has ``null`` instead of the time of the start."""
+    [path] = place.glob("new/attempts/1/*.jsonl")
+    path.write_text(path.read_text().replace(f'"unix_s":{BASE.unix_s + 200.0}', '"unix_s":null'))
+    last = listed(capsys)[-1]
+    assert (last["folder"], last["status"]) == ("new", "unreadable")
+    assert "unix_s" in last["problem"]
+
+
+def test_a_report_of_a_running_training_is_not_the_last_word(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was saved shortly after the process was killed, and no journal is newer."""
+    assert main(["report", str(KILLED), "--format", "json", "-q"]) == 0
+    report = place / KILLED / "energy_report.json"
+    report.write_text(report.read_text().replace('"cut off"', '"running"'))
+    capsys.readouterr()
+    assert listed(capsys)[-1]["status"] == "cut off"

@@ -575,3 +575,31 @@ def test_files_beside_the_report(
     assert "energy_report_power.png" in names
     assert (new / "comparison.txt").read_text() in said
     assert "now / before" in said
+
+
+def test_a_script_in_the_path_without_an_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a shell, which finds it in the PATH and reads it itself."""
+    script = tmp_path / "bin/no-first-line"
+    script.parent.mkdir()
+    script.write_text('[ "$1" = word ] && exit 7\n')
+    script.chmod(0o755)
+    path = f"{script.parent}:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    process = Child(["no-first-line", "word"], os.environ)
+    until(lambda: process.poll() is not None)
+    assert process.poll() == 7
+
+
+def test_a_parent_that_ignores_the_end_of_its_children() -> None:
+    """``SIGCHLD`` is ignored, which programs inherit: the exit code is known all the same."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with SignalHold((signal.SIGINT,)).held():
+            process = Child(["sh", "-c", "exit 3"], os.environ)
+            until(lambda: process.poll() is not None)
+        assert process.poll() == 3
+        assert signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGCHLD, before)

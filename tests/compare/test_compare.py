@@ -12,6 +12,7 @@ import pytest
 from energy_callbacks.compare import compare, model, page, plots, text
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report import build
+from energy_callbacks.report.model.amounts import Efficiencies, Efficiency, Figure
 from tests.report.journals import CPU, GPU, GPU1, IDLE, PROCESS, Attempt, Stretch, write
 
 RAPL_CPU = replace(CPU, origin="measured")
@@ -415,6 +416,9 @@ def test_runs_that_never_get_there_are_told(groups):
     [
         ({"metric": "val_acc"}, "no run has a metric 'val_acc'; there are: val_accuracy"),
         ({"margin": -0.1}, "margin=-0.1 must not be negative"),
+        ({"goal": "max"}, "goal must be 'lower' or 'higher', got 'max'"),
+        ({"metric": "val_accuracy", "goal": "min"}, "goal must be 'lower' or 'higher', got 'min'"),
+        ({"target": math.nan}, "target must be a finite number, got nan"),
     ],
 )
 def test_wrong_settings_are_told(groups, arguments, message):
@@ -761,3 +765,30 @@ def test_a_list_of_runs_is_refused():
     """The message has the form that is needed."""
     with pytest.raises(TypeError, match=r"compare takes a dictionary, got .* write compare"):
         compare(["runs/old", "runs/new"])
+
+
+def test_an_answer_about_gpus_keeps_their_name(groups):
+    """If only the energy of GPUs is known, the answer is about it."""
+    unknown = Figure(energy_j=None)
+    none = Efficiency(j_per_step=None, j_per_sample=None, j_per_token=None)
+    only_gpu = {
+        name: [
+            replace(
+                one,
+                energy=replace(one.energy, total=unknown, host=unknown),
+                efficiency=Efficiencies(gpu=none, total=none),
+                metrics=(),
+            )
+            for one in reports
+        ]
+        for name, reports in groups.items()
+    }
+    found = compare(only_gpu)
+    assert found.primary == "gpu_energy_j"
+    assert "GPU energy of the run" in found.answers[0]
+    first, *others = only_gpu["new"]
+    only_gpu["new"] = [replace(first, energy=replace(first.energy, gpu=unknown)), *others]
+    messages = [one.message for one in compare(only_gpu).caveats]
+    assert (
+        "In 1 of 5 runs of new, this quantity is not known: GPU energy of the run. It is left out."
+    ) in messages

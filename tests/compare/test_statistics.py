@@ -131,3 +131,9 @@ def test_a_difference_may_be_of_values_below_zero(in_pairs):
     """Differences also work for negative values of a metric."""
     found = difference([-1.0, -1.1, -0.9], [-2.0, -2.05, -1.95], in_pairs=in_pairs)
     assert found[0] < -1.0 < found[1] < -0.6
+
+
+@pytest.mark.parametrize(("value", "count"), [(0.1, 2), (0.1, 6), (0.7, 7)])
+def test_equal_metrics_have_no_difference(value, count):
+    """Rounding errors do not make runs better or worse: with ``margin=0``, they are as good."""
+    assert difference([value] * 3, [value] * count, in_pairs=False) == (0.0, 0.0)

@@ -72,7 +72,9 @@ class Child:
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            self.pid = spawn("/bin/sh", *command)  # a script without a line #!
+            # A script without a line #!; a shell may not search it in PATH.
+            script = shutil.which(command[0]) or command[0]
+            self.pid = spawn("/bin/sh", script, *command[1:])
 
     def poll(self) -> int | None:
         """Return the exit code, or minus the number of the signal that ended the command.

@@ -86,13 +86,14 @@ def _found(folder: Path) -> Iterator[Path]:
 def _started_unix_s(folder: Path) -> float:
     """Return when the newest attempt in a run folder began.
 
-    Without journals, this is the time at which the report was written; 0 if the newest journal
-    cannot be read, so that the run is the last of all.
+    Without journals, this is the time at which the report was written. It is 0 if the report or the
+    newest journal cannot be read, so that the run is the last of all.
     """
     journals = journal.find(folder)
     if not journals:
-        return max(path.stat().st_mtime for name in REPORTS if (path := folder / name).exists())
+        found = [path for name in REPORTS if (path := folder / name).exists()]
+        return max((path.stat().st_mtime for path in found), default=0.0)
     try:
         return float(journal.header(journals[-1])["unix_s"])
-    except (JournalError, KeyError):
+    except (JournalError, KeyError, TypeError):
         return 0.0

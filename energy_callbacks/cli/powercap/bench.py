@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -249,6 +250,9 @@ def _print_plan(arguments: argparse.Namespace, todo: "Sequence[Run]", gpu: "benc
         state = " (finished)" if results.is_finished(file) else ""
         what = f"{task_text(one.task)}, {one.algorithm}, seed {one.seed}"
         print(f"[{number}/{len(todo)}] {what}: {results.folder / file}{state}")
-    seconds = sum((one.task.iterations or 0) * arguments.window for one in todo)
-    print(f"{len(todo)} runs, at least {formatting.duration(seconds)} {gpu.time}")
+    pairs = zip(todo, files, strict=True)
+    left = [one for one, file in pairs if not results.is_finished(file)]
+    seconds = math.fsum((one.task.iterations or 0) * arguments.window for one in left)
+    ended = f", {len(todo) - len(left)} of them finished" if len(left) < len(todo) else ""
+    print(f"{len(todo)} runs{ended}, at least {formatting.duration(seconds)} {gpu.time}")
     print(f"{gpu.changes}; nothing was run")

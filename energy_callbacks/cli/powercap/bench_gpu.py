@@ -186,9 +186,11 @@ def choose(arguments: argparse.Namespace) -> Gpu:
     """Return what ``--gpu`` names.
 
     Raises:
-        ValueError: if there is no such GPU.
+        ValueError: if there is no such GPU, or if images are given to a simulated one.
         SourceUnavailable: if a GPU is named and there is no driver.
     """
     if arguments.gpu == SIMULATED or open_bench.is_simulated(arguments):
+        if arguments.data:
+            raise ValueError(f"{arguments.gpu} reads no images; remove --data")
         return Simulated(arguments.gpu)
     return Real(arguments)

@@ -69,9 +69,11 @@ def power_over_time(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas |
         power, strip = axes
         scale_s, unit = time_unit(curves[0].edges_s[-1])
         _draw_bands(power, curves, scale_s, is_narrow=is_narrow)
-        _draw_phases(strip, report.timeline, scale_s, curves[0].edges_s[-1])
-        _mark_attempts(power, report, scale_s)
-        _mark_power_changes(power, report.power_changes, scale_s)
+        end_s = curves[0].edges_s[-1]
+        _draw_phases(strip, report.timeline, scale_s, end_s)
+        _mark_attempts(power, report, scale_s, end_s)
+        changes = [change for change in report.power_changes if change.t_s < end_s]
+        _mark_power_changes(power, changes, scale_s)
         strip.set_xlabel(f"time measured ({unit})")
         # Only PNG files show this legend; the HTML page lists the colours of the phases elsewhere.
         legend = canvas.legend(
@@ -133,12 +135,17 @@ def _draw_phases(axes: "Axes", timeline: Sequence[Span], scale_s: float, end_s: 
     axes.spines[:].set_visible(False)
 
 
-def _mark_attempts(axes: "Axes", report: EnergyReport, scale_s: float) -> None:
-    """Draw a dashed line with a label at the start of each attempt except the first."""
+def _mark_attempts(axes: "Axes", report: EnergyReport, scale_s: float, end_s: float) -> None:
+    """Draw a dashed line with a label at the start of each attempt except the first.
+
+    Attempts that start at or after ``end_s``, the end of the curves, are left out.
+    """
     starts_s: dict[int, float] = {}
     for attempt in report.attempts:
         starts_s.setdefault(attempt.attempt, attempt.offset_s)
     for number, start_s in sorted(starts_s.items())[1:]:
+        if start_s >= end_s:
+            continue
         axes.axvline(start_s / scale_s, color=INK, ls=(0, (4, 3)), lw=0.9)
         place = (start_s / scale_s, 1.0)
         add_note(
@@ -194,16 +201,17 @@ def _share_or_bound(phase: Phase) -> str:
 def power_by_phase(report: EnergyReport, *, width_in: float = 9.4) -> "Canvas | None":
     """Draw a bar for the mean power of each phase, with a part for GPUs and one for the host.
 
-    Phases whose energy is not resolved are left out.
+    Phases whose energy is not resolved, or whose time is not known, are left out.
 
     Args:
         report: the report.
         width_in: width of the figure in inches.
 
     Returns:
-        The figure; ``None`` if the energy of no phase is resolved.
+        The figure; ``None`` if no phase is left.
     """
-    shown = [phase for phase in report.phases if phase.total.energy_j and phase.total.is_resolved]
+    resolved = [one for one in report.phases if one.total.energy_j and one.total.is_resolved]
+    shown = [phase for phase in resolved if phase.duration_s > 0.0]
     if not shown:
         return None
     with _bars(shown, "mean power (W)", width_in) as (canvas, axes):

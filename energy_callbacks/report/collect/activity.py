@@ -47,9 +47,9 @@ def by_phase(attempts: Iterable[MergedAttempt]) -> dict[str, Activity]:
     by_name: dict[str, list[_Spell]] = defaultdict(list)
     for device in (device for attempt in attempts for device in attempt.owned):
         columns = device.owner.columns.get(device.key, DeviceColumns())
-        windows = phases.named(device.owner)
+        layers = phases.layers(device.owner)
         for spell in _spells(columns):
-            name = _phase(device.owner, windows, spell)
+            name = _phase(device.owner, layers, spell)
             if name is not None:
                 by_name[name].append(spell)
     means = {name: _mean(spells) for name, spells in by_name.items()}
@@ -77,22 +77,22 @@ def _spells(columns: DeviceColumns) -> Iterator[_Spell]:
         yield _Spell(start_s, float(t_s[row]), seen_s, tuple(table[row]))
 
 
-def _phase(process: ProcessJournal, windows: Sequence[TimedEnergy], spell: _Spell) -> str | None:
+def _phase(
+    process: ProcessJournal, layers: Iterable[Sequence[TimedEnergy]], spell: _Spell
+) -> str | None:
     """Return the name of the phase that contains the whole time of ``spell``, or ``None``.
 
     Args:
         process: the journal with ``spell``.
-        windows: result of ``phases.named``. During a window, its name is the phase.
+        layers: result of ``phases.layers``.
         spell: the activity.
     """
-    window = _newest(windows, spell.end_s)
-    if window is not None and window.end_s > spell.start_s:
-        return window.name if _contains(window, spell) else None
-    span = _newest(process.spans, spell.end_s)
+    for timed in layers:
+        newest = _newest(timed, spell.end_s)
+        if newest is not None and newest.end_s > spell.start_s:
+            return newest.name if _contains(newest, spell) else None
     closed_s = process.spans[-1].end_s if process.spans else 0.0
-    if spell.start_s >= closed_s:
-        return process.open_phase
-    return span.name if span is not None and _contains(span, spell) else None
+    return process.open_phase if spell.start_s >= closed_s else None
 
 
 def _newest(timed: Sequence[TimedEnergy], before_s: float) -> TimedEnergy | None:
@@ -111,6 +111,7 @@ def _contains(timed: TimedEnergy, spell: _Spell) -> bool:
 
 
 def _mean(spells: Sequence[_Spell]) -> Activity | None:
+    spells = [spell for spell in spells if spell.seen_s > 0.0]
     if not spells:
         return None
     seen_s = np.array([spell.seen_s for spell in spells])

@@ -19,8 +19,8 @@ Places = NDArray[np.intp]
 
 # Maximum number of points of one curve. Most screens are less wide than this, in pixels.
 MAX_POINTS = 2000
-# Maximum number of points of all curves together. It keeps a report of 16 devices as small as a
-# report of two devices.
+# Maximum number of points of all curves together, if there are fewer devices. It keeps a report of
+# 16 devices as small as a report of two devices.
 MAX_POINTS_IN_ALL = 2800
 # Maximum number of spans in ``timeline``: about one per pixel, or one per 1.5 minutes of a day.
 MAX_SPANS = 1000
@@ -80,7 +80,7 @@ def series(attempts: Sequence[MergedAttempt]) -> tuple[Series, ...]:
         for device in attempt.owned:
             if device.key in device.owner.columns:
                 by_device[device.identity].append((attempt, device))
-    limit = min(MAX_POINTS, MAX_POINTS_IN_ALL // max(len(by_device), 1))
+    limit = min(MAX_POINTS, max(MAX_POINTS_IN_ALL // max(len(by_device), 1), 1))
     curves = (_curve(parts, limit) for parts in by_device.values())
     return tuple(curve for curve in curves if curve.t_s)
 
@@ -204,8 +204,7 @@ def timeline(attempts: Iterable[MergedAttempt]) -> tuple[Span, ...]:
         for name, start_s, end_s in phases.stretches(attempt.lead):
             _append(spans, Span(phase=name, start_s=offset_s + start_s, end_s=offset_s + end_s))
     if len(spans) > MAX_SPANS:
-        shortest_s = sorted((s.end_s - s.start_s for s in spans), reverse=True)[MAX_SPANS - 1]
-        spans = [s for s in spans if s.end_s - s.start_s >= shortest_s][:MAX_SPANS]
+        spans = sorted(spans, key=lambda s: s.start_s - s.end_s)[:MAX_SPANS]
     rounded = (
         replace(s, start_s=round(s.start_s, _T_DECIMALS), end_s=round(s.end_s, _T_DECIMALS))
         for s in spans

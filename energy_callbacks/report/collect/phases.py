@@ -152,18 +152,28 @@ def _minus(energy: Energy, taken_j: float, taken: Sequence[Energy]) -> Energy:
     )
 
 
-def named(process: ProcessJournal) -> list[TimedEnergy]:
-    """Return the windows of a process, sorted by start.
+def layers(process: ProcessJournal) -> tuple[list[TimedEnergy], ...]:
+    """Return the windows, the spans of trainings inside a command, and the spans of ``process``.
 
-    For a command, the spans and windows of the trainings inside it are included. All of them have
-    precedence over the spans of ``process`` itself.
+    Each list is sorted by start. An element has precedence over those of later lists. The windows
+    of a command are those of its trainings. The open phase of a training counts as a span.
     """
-    inside = (
-        replace(one, start_s=training.start_s + one.start_s, end_s=training.start_s + one.end_s)
-        for training in process.trainings
-        for one in (*training.process.spans, *training.process.windows)
-    )
-    return sorted((*process.windows, *inside), key=attrgetter("start_s"))
+    windows, spans = list(process.windows), []
+    for one, start_s in process.trainings:
+        windows += [_moved(window, start_s) for window in one.windows]
+        spans += [_moved(span, start_s) for span in (*one.spans, *_open(one))]
+    return sorted(windows, key=attrgetter("start_s")), spans, process.spans
+
+
+def _moved(timed: TimedEnergy, by_s: float) -> TimedEnergy:
+    return replace(timed, start_s=timed.start_s + by_s, end_s=timed.end_s + by_s)
+
+
+def _open(process: ProcessJournal) -> Iterator[TimedEnergy]:
+    """Yield the open phase, from the end of the last span to the end of the journal, if any."""
+    closed_s = process.spans[-1].end_s if process.spans else 0.0
+    if process.end_s > closed_s:
+        yield TimedEnergy(name=process.open_phase, start_s=closed_s, end_s=process.end_s, energy={})
 
 
 def stretches(process: ProcessJournal) -> list[tuple[str, float, float]]:
@@ -174,11 +184,8 @@ def stretches(process: ProcessJournal) -> list[tuple[str, float, float]]:
     """
     if process.trainings:
         return list(_around_trainings(process))
-    timed = [(span.name, span.start_s, span.end_s) for span in process.spans]
-    closed_s = timed[-1][2] if timed else 0.0
-    if process.end_s > closed_s:
-        timed.append((process.open_phase, closed_s, process.end_s))
-    return timed + [(window.name, window.start_s, window.end_s) for window in process.windows]
+    timed = (*process.spans, *_open(process), *process.windows)
+    return [(one.name, one.start_s, one.end_s) for one in timed]
 
 
 def _around_trainings(process: ProcessJournal) -> Iterator[tuple[str, float, float]]:

@@ -89,4 +89,7 @@ def _row(profile: StepPhases, phase: StepPhase) -> tuple[str, ...]:
         return (phase.name, time, *[formatting.UNKNOWN] * 3)
     power = formatting.power(phase.energy_j / phase.time_s if phase.time_s > 0.0 else None)
     joules = " ± ".join(formatting.with_error(phase.energy_j, phase.error_j))
-    return (phase.name, time, power, joules, f"{100.0 * phase.energy_j / profile.split_j:.0f} %")
+    share = formatting.UNKNOWN
+    if profile.split_j != 0.0:
+        share = f"{100.0 * phase.energy_j / profile.split_j:.0f} %"
+    return (phase.name, time, power, joules, share)

@@ -40,7 +40,8 @@ def print_report(report: EnergyReport, console: "Console | None" = None) -> None
 
     console = console or Console()
     if not console.is_terminal or console.is_dumb_terminal:
-        console.print(text.render(report), markup=False, highlight=False, soft_wrap=True, end="")
+        plain = text.render(report)
+        console.print(plain, markup=False, emoji=False, highlight=False, soft_wrap=True, end="")
     else:
         print_rich(report, console)
 

@@ -82,6 +82,7 @@ def test_a_file_of_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--gpu", "sim", "--data", "imagenet=x", "--dry-run"], "sim reads no images"),
         (["--gpu", "sim:p100"], "no simulated GPU 'sim:p100'; choose from sim:h200"),
         (["--gpu", "sim:a100", "--task-id", "1"], "task 1 is for rtx3080ti, and --gpu is sim:a100"),
         (["--gpu", "sim", "--algorithm", "best"], "there is no algorithm 'best'; choose from"),
@@ -136,6 +137,20 @@ def test_a_dry_run_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
         assert line.endswith(str(folder / f"20_resnet50_imagenet_150W{seed}.csv"))
     assert lines[-1] == "no setting of a real GPU is changed; nothing was run"
     assert not out.exists()
+
+
+def test_a_dry_run_states_the_time_of_runs_that_are_left(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One run is finished, and one of two windows is not."""
+    words = ["--gpu", "sim", "--task-id", "29", "--quick", "--algorithm", EVERY[0]]
+    plan = [*BENCH, *words, "--out", str(results), "--resume", "--dry-run"]
+    assert main(plan) == 0
+    shown = capsys.readouterr().out
+    assert "(finished)" in shown
+    assert "1 runs, 1 of them finished, at least 0 s of virtual time" in shown
+    assert main([*plan, "--seeds", "2"]) == 0
+    assert "2 runs, 1 of them finished, at least 21.0 s of virtual time" in capsys.readouterr().out
 
 
 def test_results_are_continued_only_if_asked(

@@ -120,6 +120,16 @@ def test_an_incomplete_line(out: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert len(read(out)) == 2
 
 
+def test_a_file_that_is_no_trace_is_not_shortened(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last line has no end, as the last line of many files of users."""
+    out.write_text("my notes\nabout this card")
+    assert main([*PROFILE, "--share", "50", "--out", str(out), "--resume"]) == 2
+    assert f"{out} is no trace" in capsys.readouterr().err
+    assert out.read_text() == "my notes\nabout this card"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -12,6 +12,7 @@ import pytest
 from energy_callbacks.report.build import build
 from energy_callbacks.report.charts import drawing, palette, plots
 from energy_callbacks.report.charts.bands import MAX_BANDS, bands
+from energy_callbacks.report.model.power_limit import PowerChange
 from tests.report.journals import CPU, GPU, TRAIN, Attempt, write
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'single' $x^2$ \u202e\n_x"
@@ -186,3 +187,25 @@ def test_phases_that_are_not_resolved_are_labelled_with_their_bound(report):
     labels = [text.get_text() for text in figure.axes[0].texts]
     assert labels[0].endswith("%")
     assert labels[1].startswith("< ")
+
+
+def test_marks_after_the_last_reading_are_left_out(report):
+    """Their labels would be beside the panel, which shrinks to make room for them."""
+    [attempt] = report.attempts
+    late = replace(
+        report,
+        attempts=(attempt, replace(attempt, attempt=2, offset_s=500.0)),
+        power_changes=(PowerChange(t_s=600.0, knob="limit", value=200.0, why="trial"),),
+    )
+    figure, usual = plots.power_over_time(late), plots.power_over_time(report)
+    assert not figure.axes[0].texts
+    assert drawing.figure_svg(figure, name="x") == drawing.figure_svg(usual, name="x")
+
+
+def test_a_phase_that_the_lead_process_lacks_has_no_power(report):
+    """Its time is not known, because times are those of the lead process."""
+    first, *others = report.phases
+    timeless = replace(report, phases=(replace(first, duration_s=0.0), *others))
+    [axes] = plots.power_by_phase(timeless).axes
+    assert len(axes.get_yticklabels()) == len(others)
+    assert plots.power_by_phase(replace(timeless, phases=timeless.phases[:1])) is None

@@ -9,7 +9,7 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.report import build, save
 from energy_callbacks.report.collect import activity
 from energy_callbacks.report.collect.merge import merge
-from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy
+from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy, Training
 from energy_callbacks.report.collect.rows import DeviceColumns
 from energy_callbacks.report.render import html, text
 from energy_callbacks.report.render.tables import energy_tables
@@ -173,3 +173,34 @@ def test_an_older_card_has_no_such_table(fake_nvml, tmp_path: Path) -> None:
     assert all(phase.activity is None for phase in report.phases)
     assert "activity" not in text.render(report)
     assert "GPU activity" not in html.render(report)
+
+
+def test_phases_of_a_training_in_a_command_go_on_after_a_window() -> None:
+    """What follows a checkpoint belongs to the training, and what follows the training does not."""
+    values = seconds(*[0.2] * 5, *[0.9] * 5, *[0.2] * 5, *[0.6] * 5)
+    inner = process([], span("train", 0.0, 15.0), windows=[span("checkpoint", 5.0, 10.0)])
+    outer = process(values, span("command", 0.0, 20.0), trainings=(Training(inner, 0.0),))
+    assert sm_active(outer) == {
+        "train": pytest.approx(0.2),
+        "checkpoint": pytest.approx(0.9),
+        "command": pytest.approx(0.6),
+    }
+
+
+def test_values_without_a_duration_are_not_known() -> None:
+    """Two rows at the same time: the mean of no time is no number."""
+    rows = DeviceColumns(("t_s", "sm_active"), np.array([[1.0, 0.5], [1.0, 0.7]]))
+    assert activity.whole([rows]) is None
+
+
+def test_a_training_that_was_killed_in_a_command_has_its_open_phase() -> None:
+    """The phase in which it was killed has no span."""
+    values = seconds(*[0.2] * 5, *[0.9] * 5, *[0.6] * 5)
+    inner = process([], span("idle", 0.0, 5.0), open_phase="train")
+    inner.end_s = 10.0
+    outer = process(values, span("command", 0.0, 15.0), trainings=(Training(inner, 0.0),))
+    assert sm_active(outer) == {
+        "idle": pytest.approx(0.2),
+        "train": pytest.approx(0.9),
+        "command": pytest.approx(0.6),
+    }

@@ -90,13 +90,13 @@ def test_control_characters_never_reach_the_terminal(tmp_path):
 
 
 def test_the_terminal_shows_markup_as_text(report):
-    """The name '[bold]x[/nope]' is printed unchanged, by rich and as plain text."""
-    named = replace(report, run=replace(report.run, name="[bold]x[/nope]"))
+    """The name '[bold]x[/nope] lr:100:' is printed unchanged, by rich and as plain text."""
+    named = replace(report, run=replace(report.run, name="[bold]x[/nope] lr:100:"))
     for is_terminal in (True, False):
         console = Console(file=io.StringIO(), force_terminal=is_terminal, width=100)
         print_report(named, console)
         text = re.sub(r"\x1b\[[\d;]*m", "", console.file.getvalue())
-        assert "[bold]x[/nope]" in text
+        assert "[bold]x[/nope] lr:100:" in text
         assert "8.778 ± 0.088 Wh" in text
         assert text.index("The run used") < text.index("Total energy")
 
