@@ -79,7 +79,9 @@ class BatchSizes:
         if count is None:
             return None
         try:
-            return float(count(batch))
+            number = count(batch)
+            # Reading a tensor waits for the device; the journal's thread does that.
+            return number if isinstance(number, torch.Tensor) else float(number)
         except Exception as error:  # noqa: BLE001 - counting must not end a training
             pass_on_signals()
             is_own = count == self._first_dimension

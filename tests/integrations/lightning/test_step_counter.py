@@ -125,6 +125,15 @@ def test_accumulated_batches_count_for_their_step() -> None:
     assert training.counter.stepped_batches == 2
 
 
+def test_a_count_that_is_a_tensor_is_not_read() -> None:
+    """Reading it would wait for the device; a tensor without values shows that nothing reads it."""
+    training = Training(tokens_fn=lambda batch: batch.sum().to("meta"))
+    for steps in (0, 1):
+        training.batch(rows(4), steps)
+    ((_, tokens),) = training.steps
+    assert tokens.is_meta
+
+
 def test_two_optimizers_share_their_samples() -> None:
     """In manual optimization, samples count once, and batches without a step count for loggers."""
     training = Training(is_automatic=False)
