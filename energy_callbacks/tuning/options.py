@@ -76,7 +76,7 @@ def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None
         memory_bytes: memory of the smallest device of all ranks; ``None`` if unknown.
 
     Raises:
-        TypeError: for an unknown option.
+        TypeError: for an unknown option, or a value of the wrong type.
         ValueError: for an invalid value.
     """
     unknown = sorted(set(options) - OPTIONS)
@@ -85,6 +85,13 @@ def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None
             f"tune_batch_size has no option {unknown[0]!r}; its options are "
             f"{', '.join(sorted(OPTIONS))}"
         )
+    kinds: dict[str, Any] = {"patience": Patience, "meter": EnergyMeter, "on_trial": Callable}
+    for name, kind in kinds.items():
+        if (value := options.get(name)) is not None and not isinstance(value, kind):
+            raise TypeError(
+                f"{name} must have the type {kind.__name__}, got {value!r}; leave it out for the "
+                "default"
+            )
     asked: dict[str, Any] = {k: v for k, v in options.items() if k in _OF_SEARCH}
     total = options.get("global_batch_size")
     if total is not None:
