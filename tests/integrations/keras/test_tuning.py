@@ -435,6 +435,23 @@ def test_data_that_is_refused(name: str) -> None:
         tune_batch_size(small(), *make(), **QUICK)
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"min_size": 0}, "min_size must be a whole number of at least 1, got 0"),
+        ({"min_size": 64}, "there must be a size to try, got min_size=64, max_size=37"),
+        ({"max_size": "8"}, "max_size must be a whole number of at least 1, got '8'"),
+    ],
+)
+def test_wrong_options_of_a_model_that_is_not_built(option: dict[str, Any], message: str) -> None:
+    """The message is about the option, not about the first batch, from which layers are built."""
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match=message):
+        tune_batch_size(model, *rows(), **QUICK | option)
+    assert not model.built
+
+
 def test_a_model_that_is_not_compiled() -> None:
     """It has no training function."""
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])

@@ -115,6 +115,14 @@ def test_sizes_that_begin_to_differ_are_noticed_at_the_next_check() -> None:
     assert [samples for samples, _ in training.steps] == [4, None, None]
 
 
+def test_a_batch_without_tensors_has_no_known_size() -> None:
+    """The message says why, and what to do."""
+    training = Training()
+    with pytest.warns(UserWarning, match=r"no tensor with a dimension.*give batch_size_fn="):
+        training.batch({"text": ["one", "two"], "scalar": torch.tensor(1.0)})
+    assert training.steps == [(None, None)]
+
+
 def test_accumulated_batches_count_for_their_step() -> None:
     """Three batches, of which the last ends with a step."""
     training = Training(tokens_fn=lambda batch: 10 * len(batch))
