@@ -79,7 +79,7 @@ class PctoDl:
             },
         )
         ladder = reference.clocks(abilities)
-        self._ladder = ladder if len(ladder) > 1 else []  # with one clock, nothing can follow the cap
+        self._ladder = ladder if len(ladder) > 1 else []  # one clock cannot follow the cap
         self._can_plan = self._fixed is None and "partition" in abilities.can
         if not self._tenants and not self._can_plan:
             raise ValueError(
