@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
+from energy_callbacks.powercap.actuators.choose import NAMES
 from energy_callbacks.powercap.search.schedule import CapSchedule
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class OptimizerOptions:
         self._check_knob()
         if not isinstance(self.allow_changes, bool):
             raise TypeError(f"allow_changes must be True or False, got {self.allow_changes!r}")
+        if isinstance(self.actuator, str) and self.actuator not in NAMES:
+            raise ValueError(f"actuator must be one of {', '.join(NAMES)}, got {self.actuator!r}")
         _check_number("window_steps", self.window_steps, 1.0, math.inf)
         _check_number("window_s", self.window_s, 0.0, math.inf)
         if self.schedule is not None:

@@ -88,6 +88,14 @@ class Bench:
     step_samples: int | None = None
     steps_per_call: int = 1
 
+    def __post_init__(self) -> None:
+        count = self.steps_per_call
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(
+                f"steps_per_call must be a whole number of at least 1, got {count!r}; give the "
+                "number of training steps in a call of step"
+            )
+
     def run(self, size: int) -> Trial:
         """Run one trial of a batch size, and restore the training.
 

@@ -83,8 +83,7 @@ def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None
         memory_bytes: memory of the smallest device of all ranks; ``None`` if unknown.
 
     Raises:
-        TypeError: for an unknown option, or a ``patience``, ``on_trial`` or ``meter`` of a wrong
-            type.
+        TypeError: for an unknown option, or a value of the wrong type.
         ValueError: for an invalid value.
     """
     unknown = sorted(set(options) - OPTIONS)

@@ -95,7 +95,11 @@ class InputCounter:
         found = {}
         for name, function in list(self._functions.items()):
             try:
-                found[name] = float(function(inputs))
+                count = function(inputs)
+                # Reading a tensor waits for the device; the journal's thread does that. Tensors of
+                # replicas are on several devices, and cannot be added.
+                is_read = self._replicas > 1 or not isinstance(count, torch.Tensor)
+                found[name] = float(count) if is_read else count
             except Exception as error:  # noqa: BLE001 - counting must not end a training
                 pass_on_signals()
                 self._functions.pop(name)

@@ -68,7 +68,8 @@ class BatchSizes:
         sizes: set[int] = set()
         apply_to_collection(batch, torch.Tensor, lambda tensor: sizes.update(tensor.shape[:1]))
         if len(sizes) != 1:
-            raise ValueError(f"its tensors have the first dimensions {sorted(sizes)}")
+            found = f"its tensors have the first dimensions {sorted(sizes)}"
+            raise ValueError(found if sizes else "it contains no tensor with a dimension")
         if (path := _path(batch)) is not None:
             tensor = functools.reduce(operator.getitem, path, batch)
             self.path, self._kind, self.ndim = path, type(batch), tensor.ndim
@@ -79,7 +80,9 @@ class BatchSizes:
         if count is None:
             return None
         try:
-            return float(count(batch))
+            number = count(batch)
+            # Reading a tensor waits for the device; the journal's thread does that.
+            return number if isinstance(number, torch.Tensor) else float(number)
         except Exception as error:  # noqa: BLE001 - counting must not end a training
             pass_on_signals()
             is_own = count == self._first_dimension

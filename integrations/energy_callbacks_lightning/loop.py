@@ -33,10 +33,14 @@ def is_searching(trainer: Any) -> bool:
     If so, the caller starts the meter before the search. The result is ``False`` if ``fit`` resumes
     a run: the meter must then start later, when the checkpoint of the run has been read.
     """
-    kinds = {kind.__name__ for one in trainer.callbacks for kind in type(one).__mro__}
-    # These names are the same in both Lightning packages.
-    is_there = bool(kinds & {"BatchSizeFinder", "LearningRateFinder"})
+    is_there = _has_callback(trainer, "BatchSizeFinder", "LearningRateFinder")
     return is_there and trainer.state.fn == "fit" and not trainer.ckpt_path
+
+
+def _has_callback(trainer: Any, *names: str) -> bool:
+    """Return whether a callback has a class of this name, in either of the Lightning packages."""
+    kinds = {kind.__name__ for one in trainer.callbacks for kind in type(one).__mro__}
+    return not kinds.isdisjoint(names)
 
 
 def planned_steps(trainer: Any) -> int | None:
@@ -44,15 +48,24 @@ def planned_steps(trainer: Any) -> int | None:
     if not trainer.lightning_module.automatic_optimization:
         # Lightning's estimate assumes one step per batch, which may be wrong here.
         return None
+    if _has_callback(trainer, "GradientAccumulationScheduler"):
+        return None  # Lightning's estimate assumes that all epochs accumulate as now.
     planned = trainer.estimated_stepping_batches
     return int(planned) - trainer.global_step if 0 < planned < math.inf else None
 
 
 def run_folder(trainer: Any) -> Path:
-    """Return ``<log_dir or default_root_dir>/energy``. All ranks must call this together."""
-    log_dir = trainer.log_dir
-    is_path = isinstance(log_dir, str | os.PathLike) and bool(str(log_dir))
-    return Path(log_dir if is_path else trainer.default_root_dir) / "energy"
+    """Return ``<log_dir or default_root_dir>/energy``. All ranks must call this together.
+
+    A folder that is not local, such as ``s3://bucket/logs``, is skipped. If both are not local, the
+    result is ``energy`` in the working directory.
+    """
+    folders = (trainer.log_dir, trainer.default_root_dir)
+    return Path(next(filter(_is_local, folders), "")) / "energy"
+
+
+def _is_local(folder: Any) -> bool:
+    return isinstance(folder, str | os.PathLike) and str(folder) != "" and "://" not in str(folder)
 
 
 def start(meter: EnergyMeter, trainer: Any, state: Mapping[str, Any] | None = None) -> None:

@@ -25,6 +25,7 @@ from energy_callbacks.powercap import PowerLimitOptimizer
         ({"knob": "duty"}, "knob='duty' lowers the mean power and needs cap_w= or schedule="),
         ({"schedule": "missing.csv"}, "missing.csv"),
         ({"window_steps": 0}, "window_steps must be at least 1, got 0"),
+        ({"actuator": "nvm"}, "actuator must be one of nvml, zeusd, nvidia-smi, hwmon, duty-cycle"),
     ],
 )
 def test_a_wrong_argument_is_refused(arguments: dict[str, Any], message: str) -> None:

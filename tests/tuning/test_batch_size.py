@@ -99,6 +99,13 @@ def test_an_option_of_a_wrong_type(name: str, words: str) -> None:
         tune_batch_size(lambda size: None, **{name: 3})
 
 
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "2"])
+def test_a_wrong_number_of_steps_of_a_call(count) -> None:
+    """The error is raised before any step runs."""
+    with pytest.raises(ValueError, match="steps_per_call must be a whole number of at least 1"):
+        tune_batch_size(lambda size: pytest.fail("ran"), steps_per_call=count)
+
+
 def test_each_trial_begins_with_the_worst_case(tmp_path: Path) -> None:
     """A size fits only if its longest sequences fit; speed is measured with normal ones."""
     training = Training(tmp_path, most=50)

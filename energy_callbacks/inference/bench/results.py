@@ -149,7 +149,7 @@ class Results:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        found: dict[str, Any] = {**json.loads(path.read_text(encoding="utf-8"))}
+    except (ValueError, TypeError) as error:  # TypeError: it is not an object
         raise ValueError(f"{path} is damaged ({error}); name another folder with --out") from error
     return found

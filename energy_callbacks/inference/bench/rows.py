@@ -7,6 +7,7 @@ is an unknown value.
 import csv
 import io
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -187,7 +188,7 @@ def read(path: Path) -> list[Row]:
         ValueError: if a column or a number is missing; the message has the file and the line.
         OSError: if the file cannot be read.
     """
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
         lines = csv.DictReader(file)
         if missing := [name for name in COLUMNS if name not in (lines.fieldnames or ())]:
             raise ValueError(
@@ -197,18 +198,27 @@ def read(path: Path) -> list[Row]:
 
 
 def _row(path: Path, number: int, line: Mapping[str, str]) -> Row:
+    if line[COLUMNS[-1]] is None:
+        raise ValueError(f"{path}, line {number}: it has fewer columns than the first line")
     try:
         return Row(
-            start_s=float(line["start_s"]),
-            end_s=float(line["end_s"]),
-            cap_w=float(line["power_cap_w"]),
-            power_mean_w=float(line["power_avg"]),
-            throughput_per_s=float(line["throughput_total"]),
-            energy_j=float(line["energy_j"]),
+            start_s=_number(line["start_s"]),
+            end_s=_number(line["end_s"]),
+            cap_w=_number(line["power_cap_w"]),
+            power_mean_w=_number(line["power_avg"]),
+            throughput_per_s=_number(line["throughput_total"]),
+            energy_j=_number(line["energy_j"]),
             degraded=line["degraded"],
         )
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}, line {number}: {error}") from error
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not a finite number")
+    return value
 
 
 def _line(values: Iterable[Any]) -> str:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from energy_callbacks.inference.control.protocols import Controller, Plant, Window
@@ -30,7 +31,7 @@ class CapSchedule:
 
     def __post_init__(self) -> None:
         starts = [start_s for start_s, _ in self.steps]
-        if not starts or starts[0] != 0.0 or sorted(set(starts)) != starts:
+        if not starts or starts[0] != 0.0 or not all(a < b for a, b in pairwise(starts)):
             raise ValueError(
                 f"the times of a schedule must ascend from 0, got {starts}; begin with (0.0, cap)"
             )

@@ -78,7 +78,8 @@ class PctoDl:
                 "partition": "the tenants stay as they are",
             },
         )
-        self._ladder = reference.clocks(abilities)
+        ladder = reference.clocks(abilities)
+        self._ladder = ladder if len(ladder) > 1 else []  # one clock cannot follow the cap
         self._can_plan = self._fixed is None and "partition" in abilities.can
         if not self._tenants and not self._can_plan:
             raise ValueError(

@@ -110,7 +110,8 @@ def planned(
     settings: tuple[GpuSetting, ...] = (GpuSetting(),)
     if ladder:
         wanted = np.arange(ladder[-1], _FLOOR_MHZ, -_STEP_MHZ)
-        places = sorted({nearest(ladder, one) for one in wanted}, reverse=True)
+        # The highest clock is always one of them, also if it is below the floor.
+        places = sorted({len(ladder) - 1, *(nearest(ladder, one) for one in wanted)}, reverse=True)
         settings = tuple(GpuSetting(sm_mhz=ladder[at]) for at in places)
     found = plan(replace(problem, cap_w=cap_w, settings=settings), model, method="greedy")
     if not isinstance(found, Plan):

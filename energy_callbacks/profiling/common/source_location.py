@@ -15,7 +15,8 @@ _WORK: Final = ("CALL", "PRECALL", "BINARY_", "COMPARE_", "CONTAINS_", "UNARY_",
                 "FOR_ITER", "GET_ITER", "IMPORT_", "SEND", "FORMAT_")  # fmt: skip
 _CALLS: Final = ("CALL", "PRECALL")
 _CHECKS: Final = (*_CALLS, "JUMP_BACKWARD", "POP_JUMP_BACKWARD", "RESUME")
-_NOTEBOOK: Final = ("<ipython-input", "<stdin")
+# File names of code that is entered in IPython and in Python, from 3.13 on ``<python-input-0>``.
+_ENTERED: Final = ("<ipython-input", "<python-input", "<stdin")
 
 
 How = Literal["in", "at", "before"]
@@ -53,7 +54,7 @@ def is_users(file: str) -> bool:
     (False, False, True)
     """
     if file.startswith("<"):
-        return file.startswith(_NOTEBOOK)
+        return file.startswith(_ENTERED)
     is_installed = "/site-packages/" in file or "/dist-packages/" in file
     return not is_installed and not file.startswith(_libraries())
 

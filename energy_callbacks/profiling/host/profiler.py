@@ -1,5 +1,6 @@
 """``HostProfiler``: profiles Python calls of some steps, and memory use of functions by line."""
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,7 +58,8 @@ class HostProfiler(AttemptProfiler["_HostRun"]):
 
     def __post_init__(self) -> None:
         skip, steps, longest_s = self.skip, self.steps, self.longest_s
-        if skip < 0 or steps < 1 or longest_s <= 0.0 or int(skip) != skip or int(steps) != steps:
+        is_in_range = 0 <= skip < math.inf and 1 <= steps < math.inf and longest_s > 0.0
+        if not is_in_range or int(skip) != skip or int(steps) != steps:
             raise ValueError(
                 f"HostProfiler(skip={skip}, steps={steps}, longest_s={longest_s}): skip and "
                 "steps are whole numbers from 0 and 1 on, longest_s is more than 0"

@@ -223,7 +223,7 @@ class _PhaseRun:
         Takes some seconds, and longer if steps take only a few milliseconds.
         """
         try:
-            if self.marks is not None and self._periodic is not None:
+            if self.marks is not None and self._periodic is not None and self._steps:
                 self._record(self.marks, self._periodic)
         finally:
             self._drop()
@@ -291,7 +291,7 @@ def _answer(
     each, names = np.arange(seen.spans.count), seen.names
     if device is None:
         return each, names, _NO_SENSOR
-    if not set(names) - _REPORTED_BY_LOADERS:
+    if not set(", ".join(names).split(", ")) - _REPORTED_BY_LOADERS:  # names may be merged
         return each, names, _JITTED
     if seen.readings is None:
         refusal = Refusal(

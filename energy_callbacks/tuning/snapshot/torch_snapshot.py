@@ -45,8 +45,8 @@ class TorchSnapshot:
         torch = sys.modules.get("torch")
         if torch is None:
             raise ValueError(
-                f"keep takes objects of PyTorch, which is not imported, got {len(objects)}; "
-                "restore what your step changes with restore="
+                "keep takes objects of PyTorch, which is not imported, got "
+                f"{type(objects).__name__}; restore what your step changes with restore="
             )
         kinds = torch.nn.Module, torch.optim.Optimizer
         # Some modules, such as Sequential, are iterable. If such a module were accepted as
@@ -55,6 +55,7 @@ class TorchSnapshot:
             raise TypeError(
                 f"keep must be a list of objects, got {type(objects).__name__}; write keep=[it]"
             )
+        objects = list(objects)  # an iterator can be read only once
         modules, optimizers = ([one for one in objects if isinstance(one, kind)] for kind in kinds)
         stateful = [_checked(one) for one in objects if not isinstance(one, kinds)]
         self._tensors: list[Any] = [

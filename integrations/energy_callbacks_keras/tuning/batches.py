@@ -82,8 +82,9 @@ def _arrays(x: Any, y: Any, sample_weight: Any) -> BatchSource:
 
     Keras shuffles the samples and splits them into batches.
     """
-    for column in keras.tree.flatten((x, y, sample_weight)):
-        if column is not None and not getattr(column, "shape", None):
+    others = [one for one in keras.tree.flatten((y, sample_weight)) if one is not None]
+    for column in [*(keras.tree.flatten(x) or [x]), *others]:
+        if len(getattr(column, "shape", ())) == 0:
             raise TypeError(
                 "x, y and sample_weight must be arrays of samples, got "
                 f"{type(column).__name__}; pass arrays, a data set, or a function that creates "

@@ -52,8 +52,11 @@ def _is_batched(data: Any, model: Any) -> bool:
     if any(shape.rank == 0 for shape in shapes):
         return False
     inputs = keras.tree.flatten(getattr(model, "inputs", None) or [])
-    if inputs and shapes[0].rank is not None:
-        return bool(shapes[0].rank >= len(inputs[0].shape))
+    shape, expected = _of_one_input(data, inputs) if inputs else (shapes[0], None)
+    if expected is not None and shape.rank is not None:
+        # Keras appends a dimension of 1 to batches that lack it.
+        is_short = shape.rank == len(expected) - 1 and expected[-1] == 1 != shape[-1]
+        return bool(shape.rank >= len(expected) or is_short)
     leading = {None if shape.rank is None else shape[0] for shape in shapes}
     if len(leading) > 1:
         return False
@@ -64,6 +67,18 @@ def _is_batched(data: Any, model: Any) -> bool:
         f"{data.element_spec}; pass a function of the batch size, lambda size: "
         "samples.batch(size)"
     )
+
+
+def _of_one_input(data: Any, inputs: list[Any]) -> tuple[Any, Any]:
+    """Return the shape of one input in the elements of a data set, and that of its batches.
+
+    A dictionary may have another order than the model, so its input is found by name.
+    """
+    x = keras.utils.unpack_x_y_sample_weight(data.element_spec)[0]
+    for one in inputs:
+        if isinstance(x, dict) and one.name in x:
+            return x[one.name].shape, one.shape
+    return keras.tree.flatten(x)[0].shape, inputs[0].shape
 
 
 def _fixed_size(data: Any) -> int | None:

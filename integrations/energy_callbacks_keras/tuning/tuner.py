@@ -7,7 +7,7 @@ import keras
 
 from energy_callbacks import tuning
 from energy_callbacks.tuning import BatchSizeResult, TuningOptions
-from energy_callbacks.tuning.options import DEFAULTS, at_most
+from energy_callbacks.tuning.options import DEFAULTS, at_most, search_settings
 from energy_callbacks.tuning.torch_loaders import generators
 from energy_callbacks_keras import devices
 from energy_callbacks_keras.tuning import torch_loaders
@@ -63,6 +63,7 @@ def tune_batch_size(
         try:
             data = source(model, x, y, sample_weight)
             options = _limited(model, data, options)
+            search_settings(options, ranks=1, memory_bytes=None)  # raises errors of the options
             build_all(model, data, options.get("min_size", DEFAULTS["min_size"]))
         finally:
             random.restore()
@@ -86,6 +87,7 @@ def tune_batch_size(
 
 
 def _check(model: Any, options: TuningOptions) -> None:
+    search_settings(options, ranks=1, memory_bytes=None)
     if not getattr(model, "compiled", False):
         raise ValueError(
             f"model must be compiled, got {type(model).__name__} that is not compiled; call "

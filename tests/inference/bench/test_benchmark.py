@@ -149,6 +149,15 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
     path.write_text(whole.replace("91.0", "much"))
     with pytest.raises(ValueError, match=r"1_m_d_100W\.csv, line 2: could not convert"):
         collect.finished(todo, device_of, Results(tmp_path), {})
+    path.write_text(whole.replace("91.0", "nan"))
+    with pytest.raises(ValueError, match=r"1_m_d_100W\.csv, line 2: nan is not a finite number"):
+        collect.finished(todo, device_of, Results(tmp_path), {})
+    path.write_bytes(whole.encode().replace(b"91.0", b"\xff", 1))
+    with pytest.raises(ValueError, match=r"1_m_d_100W\.csv, line 2: could not convert"):
+        collect.finished(todo, device_of, Results(tmp_path), {})
+    path.write_text(whole.rpartition(",")[0] + "\n")
+    with pytest.raises(ValueError, match=r"1_m_d_100W\.csv, line 4: it has fewer columns"):
+        collect.finished(todo, device_of, Results(tmp_path), {})
     path.write_text("a,b\n")
     with pytest.raises(ValueError, match="has no column 'iter'"):
         collect.finished(todo, device_of, Results(tmp_path), {})

@@ -166,12 +166,13 @@ def test_results_are_not_mixed_by_accident(tmp_path: Path) -> None:
     with results.opened(SETTINGS, [stand_ins.task(3)], resume=True):
         pass  # another task can be added
     path = tmp_path / "bench.json"
-    path.write_text(path.read_text()[:30])
-    with (
-        pytest.raises(ValueError, match=r"bench\.json is damaged"),
-        results.opened(SETTINGS, [], resume=True),
-    ):
-        pass
+    for damaged in (path.read_text()[:30], "[]", "null"):
+        path.write_text(damaged)
+        with (
+            pytest.raises(ValueError, match=r"bench\.json is damaged"),
+            results.opened(SETTINGS, [], resume=True),
+        ):
+            pass
 
 
 def rows(folder: Path) -> int:

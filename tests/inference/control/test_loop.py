@@ -51,7 +51,14 @@ def test_caps_are_those_of_the_time_since_the_first_window() -> None:
 
 
 @pytest.mark.parametrize(
-    "steps", [(), ((1.0, 200.0),), ((0.0, 200.0), (0.0, 100.0)), ((0.0, 0.0),)]
+    "steps",
+    [
+        (),
+        ((1.0, 200.0),),
+        ((0.0, 200.0), (0.0, 100.0)),
+        ((0.0, 0.0),),
+        ((0.0, 200.0), (float("nan"), 100.0)),
+    ],
 )
 def test_a_schedule_begins_at_0_ascends_and_has_positive_caps(
     steps: tuple[tuple[float, float], ...],

@@ -68,6 +68,23 @@ def test_every_controller_says_how_it_works_without_its_needs(name: str) -> None
     assert controller.step(_window(point, 500.0)).configuration == point.configuration
 
 
+@pytest.mark.parametrize("clocks", [(1000.0,), (210.0, 400.0)])
+@pytest.mark.parametrize("name", list(CONTROLLERS))
+def test_every_controller_works_with_few_or_low_clocks(
+    name: str, clocks: tuple[float, ...]
+) -> None:
+    """With one clock there is no slope; clocks below 500 MHz are below the published floor."""
+    abilities = LawPlant().abilities
+    known = replace(abilities.ranges["clock"], lowest=clocks[0], highest=clocks[-1], steps=clocks)
+    few = replace(abilities, ranges={**abilities.ranges, "clock": known})
+    controller = create(name, problem(), LawModel())
+    point = controller.start(_CAP_W, few)
+    for power_w in (100.0, 149.0, 500.0):
+        point = controller.step(_window(point, power_w))
+    assert point.configuration.tenants
+    assert point.configuration.sm_mhz in (None, *clocks)
+
+
 @pytest.mark.parametrize("name", list(CONTROLLERS))
 def test_given_tenants_keep_their_models_and_shares(name: str) -> None:
     """The "same partition" of the benchmark: only batches may differ."""

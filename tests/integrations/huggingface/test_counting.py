@@ -15,6 +15,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 from transformers import Trainer, TrainerCallback
 
 from energy_callbacks.testing import FakeClock
+from energy_callbacks_huggingface.batches import InputCounter
 from tests.integrations.huggingface.training import (
     BATCH_SIZE,
     STEP_S,
@@ -354,3 +355,14 @@ def test_slow_callbacks_are_no_waiting(tmp_path: Path, event: str) -> None:
     ).train()  # fmt: skip
     assert ours.report().throughput.data_wait_s == pytest.approx(16 * STEP_S, abs=1e-6)
     assert phases(ours.report())["validation"] >= 3 * 5 * STEP_S - 1e-6
+
+
+def test_a_count_that_is_a_tensor_is_not_read() -> None:
+    """Reading it would wait for the device; a tensor without values shows that nothing reads it."""
+    model, counter = torch.nn.Linear(2, 2), InputCounter(None, lambda x: x.sum().to("meta"))
+    counter.attach(model, 1)
+    for is_first in (True, False):
+        counter.expect(is_first=is_first)
+        model(torch.ones(4, 2))
+    _, tokens = counter.take(None, None, 2)
+    assert tokens.is_meta

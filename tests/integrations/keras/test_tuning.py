@@ -260,6 +260,11 @@ def stream() -> Any:
     return torch.utils.data.DataLoader(Stream(), batch_size=8)
 
 
+def number() -> Any:
+    """Return a tensor of TensorFlow without dimensions, whose shape is not false."""
+    return pytest.importorskip("tensorflow").constant(1.0)
+
+
 DATA: dict[str, Any] = {
     "arrays": rows,
     "samples of tf.data": lambda: (samples(),),
@@ -329,6 +334,36 @@ def test_dictionaries_and_sample_weights() -> None:
     assert max(trial.size for trial in result.trials) == SAMPLES
 
 
+@pytest.mark.parametrize("is_batched", [True, False])
+@pytest.mark.parametrize("image", ["a", "z"])
+def test_inputs_by_name_in_another_order(image: str, *, is_batched: bool) -> None:
+    """The shapes of samples are compared with those of the inputs that have their names."""
+    tf = pytest.importorskip("tensorflow")
+    inputs = {"m": keras.Input((4,), name="m"), image: keras.Input((2, 2, 1), name=image)}
+    joined = keras.layers.Add()([inputs["m"], keras.layers.Flatten()(inputs[image])])
+    model = keras.Model(
+        [inputs[name] for name in sorted(inputs, reverse=True)], keras.layers.Dense(1)(joined)
+    )
+    model.compile("sgd", "mse", **COMPILED)
+    x, y = rows()
+    given = {"m": x, image: x.reshape(-1, 2, 2, 1)}
+    data = tf.data.Dataset.from_tensor_slices((given, y))
+    result = tune_batch_size(model, data.batch(8) if is_batched else data, **QUICK)
+    assert max(trial.size for trial in result.trials) == (32 if is_batched else SAMPLES)
+
+
+@pytest.mark.parametrize("is_batched", [True, False])
+def test_numbers_without_their_dimension(*, is_batched: bool) -> None:
+    """Batches of numbers are no samples, although they have one dimension, as the input has."""
+    tf = pytest.importorskip("tensorflow")
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", **COMPILED)
+    x, y = rows()
+    data = tf.data.Dataset.from_tensor_slices((x[:, 0], y))
+    result = tune_batch_size(model, data.batch(8) if is_batched else data, **QUICK)
+    assert max(trial.size for trial in result.trials) == (32 if is_batched else SAMPLES)
+
+
 def test_a_data_set_of_the_user_is_only_read() -> None:
     """Its batch size and its epochs are unchanged."""
     data = Batches(8)
@@ -385,6 +420,9 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "targets twice": (lambda: (samples(), rows()[1]), ValueError, "y and sample_weight are for"),
     "no arrays": (lambda: ("rows.csv",), TypeError, "got str"),
+    "no data": (lambda: (None,), TypeError, "got NoneType"),
+    "an empty list": (lambda: ([],), TypeError, "got list"),
+    "one number": (lambda: (number(),), TypeError, "arrays of samples, got"),
     "loader with batches of its own": (lambda: (own_batches(),), TypeError, "batch_sampler"),
 }
 
@@ -395,6 +433,23 @@ def test_data_that_is_refused(name: str) -> None:
     make, kind, text = REFUSED[name]
     with pytest.raises(kind, match=text):
         tune_batch_size(small(), *make(), **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"min_size": 0}, "min_size must be a whole number of at least 1, got 0"),
+        ({"min_size": 64}, "there must be a size to try, got min_size=64, max_size=37"),
+        ({"max_size": "8"}, "max_size must be a whole number of at least 1, got '8'"),
+    ],
+)
+def test_wrong_options_of_a_model_that_is_not_built(option: dict[str, Any], message: str) -> None:
+    """The message is about the option, not about the first batch, from which layers are built."""
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match=message):
+        tune_batch_size(model, *rows(), **QUICK | option)
+    assert not model.built
 
 
 def test_a_model_that_is_not_compiled() -> None:

@@ -12,7 +12,8 @@ import pytest
 pytest.importorskip("lightning")
 
 import torch
-from lightning.pytorch.callbacks import BatchSizeFinder, Callback
+from lightning.pytorch.callbacks import BatchSizeFinder, Callback, GradientAccumulationScheduler
+from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.tuner import Tuner
 
 from energy_callbacks.lightning import GpuEnergyCallback
@@ -349,3 +350,28 @@ def test_a_bug_in_a_hook_does_not_end_the_training(
     lightning.fit(TinyModule(clock), loader(), loader(5))
     assert lightning.global_step == 80
     assert sum("energy is no longer measured" in record.message for record in caplog.records) == 1
+
+
+def test_no_forecast_if_epochs_accumulate_differently(tmp_path: Path) -> None:
+    """At the start, Lightning estimates 200 steps for this run of 80: it ignores the scheduler."""
+    clock = FakeClock()
+    ours, later = callback(clock), GradientAccumulationScheduler({0: 4, 2: 2})
+    made = trainer(tmp_path, ours, later, max_epochs=5)
+    made.fit(TinyModule(clock), loader())
+    assert made.global_step == 80
+    assert ours.report().forecast is None
+
+
+@pytest.mark.parametrize("root", ["here", "memory://root"])
+def test_the_run_folder_is_local(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str
+) -> None:
+    """If the logs are not in a local folder, no folder named ``memory:`` is created."""
+    monkeypatch.chdir(tmp_path)
+    clock = FakeClock()
+    ours = callback(clock)
+    made = trainer(root, ours, logger=CSVLogger("memory://logs"), enable_checkpointing=False)  # type: ignore[arg-type]
+    made.fit(TinyModule(clock), loader(2))
+    place = tmp_path / "here" if root == "here" else tmp_path
+    assert ours._meter.run_folder == place / "energy"
+    assert not (tmp_path / "memory:").exists()

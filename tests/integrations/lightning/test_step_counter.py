@@ -115,6 +115,14 @@ def test_sizes_that_begin_to_differ_are_noticed_at_the_next_check() -> None:
     assert [samples for samples, _ in training.steps] == [4, None, None]
 
 
+def test_a_batch_without_tensors_has_no_known_size() -> None:
+    """The message says why, and what to do."""
+    training = Training()
+    with pytest.warns(UserWarning, match=r"no tensor with a dimension.*give batch_size_fn="):
+        training.batch({"text": ["one", "two"], "scalar": torch.tensor(1.0)})
+    assert training.steps == [(None, None)]
+
+
 def test_accumulated_batches_count_for_their_step() -> None:
     """Three batches, of which the last ends with a step."""
     training = Training(tokens_fn=lambda batch: 10 * len(batch))
@@ -123,6 +131,15 @@ def test_accumulated_batches_count_for_their_step() -> None:
     assert training.steps == [(11, 110), (2, 20)]
     assert sum(kind == DONE for kind, *_ in training.events) == 2
     assert training.counter.stepped_batches == 2
+
+
+def test_a_count_that_is_a_tensor_is_not_read() -> None:
+    """Reading it would wait for the device; a tensor without values shows that nothing reads it."""
+    training = Training(tokens_fn=lambda batch: batch.sum().to("meta"))
+    for steps in (0, 1):
+        training.batch(rows(4), steps)
+    ((_, tokens),) = training.steps
+    assert tokens.is_meta
 
 
 def test_two_optimizers_share_their_samples() -> None:

@@ -77,6 +77,8 @@ def test_a_function_begins_at_its_resume():
         ("/home/me/train.py", True),
         ("train.py", True),
         ("<ipython-input-3-abc>", True),
+        ("<python-input-0>", True),
+        ("<stdin>", True),
         ("<string>", False),
         ("<frozen importlib._bootstrap>", False),
         (dis.__file__, False),

@@ -5,6 +5,7 @@ import cProfile
 import importlib
 import json
 import logging
+import math
 import os
 import pickle
 import pstats
@@ -248,7 +249,13 @@ def test_profilers_are_copied_before_the_training():
         assert one.functions == ("pydoc:plain",)
 
 
-@pytest.mark.parametrize("wrong", [{"skip": -1}, {"skip": 3.5}, {"steps": 0}, {"longest_s": 0.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"skip": -1}, {"skip": 3.5}, {"skip": math.nan}, {"steps": 0}, {"steps": math.inf},
+        {"longest_s": 0.0}, {"longest_s": math.nan},
+    ],
+)  # fmt: skip
 def test_wrong_numbers_are_refused(wrong):
     """The constructor raises an error with the value."""
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}={next(iter(wrong.values()))}"):

@@ -156,8 +156,9 @@ def test_a_copy_of_one_that_follows_follows_nothing(tmp_path):
         assert copy.deepcopy(loop.meter).is_running is False
 
 
-def test_a_step_in_one_call_says_so(tmp_path):
-    """If only the ends of steps are known, as in a jitted step, the split is refused."""
+@pytest.mark.parametrize("wait_s", [None, 0.002, 0.1])
+def test_a_step_in_one_call_says_so(tmp_path, wait_s):
+    """If only waits and ends of steps are known, as in a jitted step, the split is refused."""
     clock = FakeClock()
     meter = EnergyMeter(
         sources=[ScriptedSource(clock, power_w=lambda _: 100.0, interval_s=0.02)],
@@ -167,6 +168,9 @@ def test_a_step_in_one_call_says_so(tmp_path):
     )
     with meter, meter.phase("train"):
         for _ in range(100):
+            if wait_s is not None:
+                clock.advance(wait_s)
+                meter.data_ready()
             clock.advance(0.2)
             meter.step()
     found = build(tmp_path).profile.step_phases
@@ -206,15 +210,15 @@ def test_a_short_phase_that_is_not_known_joins_the_next(tmp_path, monkeypatch, d
     assert (found.refusal is None) == (len(names) == 2)
 
 
-def test_too_short_a_training_has_no_profile(tmp_path):
-    """Five steps have no profile, because the first ten are skipped."""
-    Loop(tmp_path, StepPhases()).meter.start()
+@pytest.mark.parametrize("steps", [5, 10])
+def test_too_short_a_training_has_no_profile(tmp_path, steps):
+    """Ten steps have no profile, because the first ten are skipped."""
     clock = FakeClock()
     meter = EnergyMeter(
         sources=[], clock=clock, config=EnergyConfig(report_dir=tmp_path), profilers=[StepPhases()]
     )
     with meter, meter.phase("train"):
-        for _ in range(5):
+        for _ in range(steps):
             meter.step()
     assert build(tmp_path).profile is None
 

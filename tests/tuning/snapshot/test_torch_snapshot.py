@@ -613,6 +613,17 @@ def test_wrong_arguments_raise_at_once(given: Any, error: type[Exception], messa
         TorchSnapshot(given)
 
 
+def test_objects_of_an_iterator_are_all_restored() -> None:
+    """An iterator can be read only once, and modules come before optimizers."""
+    module = nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(module.parameters())
+    snapshot = TorchSnapshot(one for one in (module, optimizer))  # type: ignore[arg-type]
+    module(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    snapshot.restore()
+    assert not optimizer.state
+
+
 def test_an_optimizer_without_values_is_named() -> None:
     """The message names its class, as the user knows it."""
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1, device="meta"))], lr=0.1)

@@ -1,4 +1,4 @@
-"""What a dispatcher needs: workers that load tenants and run batches, and tell when they have."""
+"""What a dispatcher needs: workers that load tenants and run batches, and report both."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
