@@ -4,7 +4,7 @@ from dataclasses import asdict, fields, replace
 
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.carbon import Intensity, Place
-from energy_callbacks.core.config import check_currency, check_settings
+from energy_callbacks.core.settings.checks import check_currency, check_settings
 from energy_callbacks.core.units import kilowatt_hours
 from energy_callbacks.report.analysis import method_notes
 from energy_callbacks.report.model import figure_format
