@@ -6,7 +6,7 @@ from typing import Any, Final, TypedDict
 
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.tuning.bench import Patience
-from energy_callbacks.tuning.search.search import Objective, SearchSettings
+from energy_callbacks.tuning.search.settings import Objective, SearchSettings
 from energy_callbacks.tuning.search.trial import Trial
 
 
