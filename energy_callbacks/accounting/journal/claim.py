@@ -62,8 +62,9 @@ def _run_of(marker: Path, launch: str) -> str | None:
     """
     for _ in range(_MARKER_LOOKS):
         if marker.exists():
-            run_id, its_launch = marker.read_text(encoding="utf-8").split("\n")[:2]
-            return run_id if its_launch == launch else None
+            text = marker.read_text(encoding="utf-8", errors="replace")  # may be damaged
+            run_id, _, its_launch = text.partition("\n")
+            return run_id if its_launch == f"{launch}\n" else None
         if not marker.parent.exists():
             return None
         time.sleep(_MARKER_PAUSE_S)

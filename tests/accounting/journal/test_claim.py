@@ -74,3 +74,12 @@ def test_a_resume_on_another_host_is_another_attempt(tmp_path: Path) -> None:
     path_for(tmp_path, 1, "pod-a", 0).touch()
     assert claim_attempt(tmp_path, "pod-b", 0, run_id) == (2, run_id)
     assert claim_attempt(tmp_path, "pod-c", 0, None, "2 127.0.0.1 29500")[0] == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"a1b2c3", b"\xff\0"])
+def test_a_damaged_marker_is_that_of_another_launch(tmp_path: Path, content: bytes) -> None:
+    """After a power failure, the marker may be empty; the next launch begins an attempt."""
+    marker = tmp_path / "attempts" / "1" / "run_id"
+    marker.parent.mkdir(parents=True)
+    marker.write_bytes(content)
+    assert claim_attempt(tmp_path, "host", 0, None, "2 127.0.0.1 29500")[0] == 2
