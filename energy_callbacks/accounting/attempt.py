@@ -12,6 +12,7 @@ from energy_callbacks.accounting.grid.grid import Grid, grid_or_unknown
 from energy_callbacks.accounting.grid.intensity_log import IntensityLog, intensity_in
 from energy_callbacks.accounting.journal import disk_sync, journal, redaction
 from energy_callbacks.accounting.journal.batch_job import identity
+from energy_callbacks.accounting.journal.claim import claim_attempt
 from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.accounting.journal.launch import TrainingProcess, launch_id
 from energy_callbacks.accounting.journal.previous_attempts import PreviousAttempts, usage_before
@@ -103,7 +104,7 @@ class ActiveAttempt:
         self._config = config
         self.process = process
         self.host = socket.gethostname()
-        self._number, self.run_id = journal.claim_attempt(
+        self._number, self.run_id = claim_attempt(
             run_folder, self.host, process.rank, state.get("run_id"), launch_id(process)
         )
         earlier = usage_before(run_folder, self._number, self.run_id, process, state)

@@ -74,17 +74,16 @@ class PhaseStack:
         release(call)          mine            (also after an exception)
 
     Args:
-        start_s: monotonic time at which the first phase begins.
-        name: name of the phase at the bottom of the stack.
+        start_s: monotonic time at which the first phase, ``idle``, begins.
 
     Attributes:
         names: names of the phases in the stack, from the bottom to the current phase.
         open: name and start of the phase that follows the last span that was taken.
     """
 
-    def __init__(self, start_s: float, name: str = "idle") -> None:
-        self.names = [name]
-        self.open = (name, start_s)
+    def __init__(self, start_s: float) -> None:
+        self.names = ["idle"]
+        self.open = ("idle", start_s)
         self._changes: deque[tuple[str, float]] = deque()
         self._held: dict[object, int] = {}  # by call: number of phases below it; at most one entry
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from energy_callbacks.cli.common import options, papers, run_folders
 from energy_callbacks.cli.common.messages import logger
-from energy_callbacks.cli.common.shares import share
 from energy_callbacks.compare import (
     Comparison,
     bibtex,
@@ -64,14 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--margin",
-        type=share,
+        type=options.share,
         default=0.01,
         metavar="SHARE",
         help="a metric that is worse by at most this share is considered as good (default: 1%%)",
     )
     add(
         "--fail-if-regress",
-        type=share,
+        type=options.share,
         metavar="SHARE",
         help=f"exit with {REGRESSED} if a group certainly uses more energy than the first "
         f"group, by more than this share, such as 5%%; exit with {UNJUDGED} if this cannot "

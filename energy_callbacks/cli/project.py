@@ -14,7 +14,6 @@ from typing import Any
 
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.cli.common import options, run_folders
-from energy_callbacks.cli.common.shares import share
 from energy_callbacks.compare import model
 from energy_callbacks.core import formatting
 from energy_callbacks.core.tables import aligned, escaped, markdown
@@ -69,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pue", type=float, help=options.PUE_HELP)
     add(
         "--scheduler-overhead",
-        type=share,
+        type=options.share,
         default=0.0,
         metavar="SHARE",
         help="energy of nodes while they start, wait and shut down, as a share of the energy of "

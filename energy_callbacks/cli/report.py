@@ -23,7 +23,7 @@ from energy_callbacks.report import (
 )
 from energy_callbacks.report.charts.catalogue import vector_graphics
 from energy_callbacks.report.model import schema, time_series
-from energy_callbacks.report.model.runs import Series
+from energy_callbacks.report.model.curves import Series
 from energy_callbacks.report.render import emissions_csv
 from energy_callbacks.report.render.terminal import print_report
 

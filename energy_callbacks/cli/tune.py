@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from energy_callbacks.cli.common import options
 from energy_callbacks.tuning import TuningOptions, tune_batch_size
 from energy_callbacks.tuning.options import DEFAULTS, OPTIONS
-from energy_callbacks.tuning.search.search import OBJECTIVES
+from energy_callbacks.tuning.search.settings import OBJECTIVES
 
 # Help texts of options that take a number.
 _NUMBERS: Final = {

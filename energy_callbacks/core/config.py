@@ -1,21 +1,16 @@
 """The settings that all adapters share, checked at construction."""
 
 import difflib
-import math
 import os
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, TypedDict, TypeVar, get_args
+from typing import Any, Final, TypedDict
 
-from energy_callbacks.core.settings import layers, texts
+from energy_callbacks.core.settings import checks, layers, texts
+from energy_callbacks.core.settings.checks import Devices, MachinePower
 from energy_callbacks.core.settings.layers import Setting
-
-Function = TypeVar("Function")
-Devices = Literal["auto", "all"] | Sequence[int | str]
-MachinePower = Literal["auto", "acpi", "ipmi"]
 
 # Environment variables: they disable all measurements, leave out command lines, and set the run
 # folder.
@@ -23,9 +18,6 @@ DISABLED_VARIABLE = "ENERGY_CALLBACKS_DISABLED"
 NO_COMMAND_VARIABLE = "ENERGY_CALLBACKS_NO_COMMAND"
 RUN_DIR_VARIABLE = "ENERGY_CALLBACKS_RUN_DIR"
 
-# Largest carbon intensity that is accepted, in gCO2e/kWh. Electricity from oil shale, among the
-# highest, has about 1100 (Estonia, IEA 2019); small Diesel generators have up to about 1500.
-MOST_G_PER_KWH: Final = 3000.0
 _UNSET: Final = object()
 _SETTING: Final = "setting"
 
@@ -142,7 +134,7 @@ class EnergyConfig:
             object.__setattr__(self, name, value)
             _check(name, value, origin)
         object.__setattr__(self, "origins", {name: one.origin for name, one in found.items()})
-        _check_region(self.region, self.country)
+        checks.check_region(self.region, self.country)
 
     def blame(self, error: ValueError, *names: str) -> ValueError:
         """Return ``error`` with a message that says where the first of these settings comes from.
@@ -250,79 +242,6 @@ def is_off(variable: str) -> bool:
     return os.environ.get(variable, "").strip().lower() in ("0", "false", "no")
 
 
-def check_log_every_n_steps(value: int | None) -> int | None:
-    """Return ``value`` if it is ``None`` or a whole number of at least 1.
-
-    Raises:
-        ValueError: for any other value.
-    """
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ValueError(
-            f"log_every_n_steps must be a whole number of at least 1, got {value!r}; "
-            "leave it out to follow the trainer's own setting"
-        )
-    return value
-
-
-def check_positive(name: str, value: float | None) -> float | None:
-    """Return ``value`` if it is ``None`` or a finite number above 0.
-
-    Args:
-        name: name of the setting, for the message.
-        value: value of the setting.
-
-    Raises:
-        TypeError: if the value is not a number.
-        ValueError: if the number is not positive or not finite.
-    """
-    if value is None:
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, got {value!r}; leave it out for none")
-    if not 0.0 < value < math.inf:
-        raise ValueError(f"{name} must be positive, got {value!r}; leave it out for none")
-    return value
-
-
-def check_function(name: str, value: Function | None) -> Function | None:
-    """Return ``value`` if it is ``None`` or callable.
-
-    Args:
-        name: name of the setting, for the message.
-        value: value of the setting.
-
-    Raises:
-        TypeError: for any other value.
-    """
-    if value is not None and not callable(value):
-        raise TypeError(f"{name} must be a function of a batch, got {value!r}; leave it out")
-    return value
-
-
-def check_settings(**values: Any) -> None:
-    """Check the values of settings; environment and files are not read.
-
-    Raises:
-        ValueError: for an invalid value.
-        TypeError: for a value of the wrong type.
-    """
-    for name, value in values.items():
-        _CHECKS[name](value)
-    _check_region(values.get("region"), values.get("country"))
-
-
-def check_currency(currency: str | None, price_per_kwh: float | None) -> None:
-    """Check the currency of a price.
-
-    Raises:
-        ValueError: if it is not a code of three capital letters, or if there is no price.
-        TypeError: if it is not a text.
-    """
-    _check_currency(currency)
-    if currency is not None and price_per_kwh is None:
-        raise ValueError(f"currency={currency!r} needs a price of electricity; set price_per_kwh")
-
-
 def settings_in_use(config: EnergyConfig) -> dict[str, layers.Found]:
     """Return the value that is used for each setting, and its origin.
 
@@ -348,135 +267,8 @@ def _settings() -> dict[str, Setting]:
 def _check(name: str, value: object, origin: str) -> None:
     """Check a setting; the message of an error names the variable or file that it comes from."""
     try:
-        _CHECKS[name](value)
+        checks.check_value(name, value)
     except (TypeError, ValueError) as error:
         if origin in (layers.ARGUMENT, layers.DEFAULT):
             raise
         raise ValueError(f"{origin}: {error}") from None
-
-
-def check_type(name: str, value: object, kind: Any, words: str) -> None:
-    """Check the type of a setting; ``words`` describe the type.
-
-    Raises:
-        TypeError: if the value has another type.
-    """
-    if not isinstance(value, kind):
-        raise TypeError(f"{name} must be {words}, got {value!r}; leave {name} out for the default")
-
-
-def _check_optional_number(name: str, value: float | None, *, low: float, high: float) -> None:
-    if value is not None:
-        _check_number(name, value, low=low, high=high)
-
-
-def _check_number(name: str, value: float, *, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number, got {value!r}; pass a plain int or float")
-    if not low <= value <= high or math.isinf(value):
-        raise ValueError(
-            f"{name} must lie between {low:g} and {high:g}, got {value!r}; "
-            f"leave {name} out for the default"
-        )
-
-
-def _check_devices(devices: Devices) -> None:
-    if isinstance(devices, str) and devices in ("auto", "all"):
-        return
-    if isinstance(devices, str | bytes) or not isinstance(devices, Sequence):
-        is_index = isinstance(devices, int) and not isinstance(devices, bool)
-        raise ValueError(
-            "devices must be 'auto', 'all' or a list of indices, UUIDs and PCI addresses, got "
-            f"{devices!r}; write devices=[{devices if is_index else 0!r}] for one card"
-        )
-    if not devices:
-        raise ValueError("devices=[] contains no GPU; leave it out to measure the GPUs in use")
-    for device in devices:
-        _check_device(device)
-
-
-def _check_device(device: int | str) -> None:
-    if isinstance(device, bool) or not isinstance(device, int | str):
-        raise TypeError(
-            f"a device is the index, the UUID or the PCI address of a GPU, got {device!r}; "
-            "'energy-callbacks doctor' lists indices"
-        )
-    if isinstance(device, int) and device < 0:
-        raise ValueError(
-            f"a device index must not be negative, got {device}; "
-            "'energy-callbacks doctor' lists them"
-        )
-
-
-def _check_machine_power(value: str) -> None:
-    if value not in get_args(MachinePower):
-        raise ValueError(
-            f"machine_power must be 'auto', 'acpi' or 'ipmi', got {value!r}; leave it out for "
-            "sensors that every run reads"
-        )
-
-
-def _check_carbon_intensity(value: float | str | Path | None) -> None:
-    if value is None or isinstance(value, str | os.PathLike):
-        return
-    name = "carbon_intensity"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(
-            f"{name} must be a number in gCO2e/kWh or the path of a CSV file, got {value!r}; "
-            f"leave {name} out for the annual average of the location"
-        )
-    _check_number(name, value, low=0.0, high=MOST_G_PER_KWH)
-    if 0.0 < value < 1.0:
-        raise ValueError(
-            f"{name} is in gCO2e per kWh, got {value!r}; if this is in kg, pass {value * 1e3:g}"
-        )
-
-
-def _check_currency(value: str | None) -> None:
-    check_type("currency", value, str | None, "a code of three letters, such as 'EUR'")
-    if value is not None and not re.fullmatch("[A-Z]{3}", value):
-        raise ValueError(
-            f"currency must be a code of three capital letters (ISO 4217), got {value!r}; "
-            "write 'EUR' or 'USD', for example"
-        )
-
-
-def _check_region(region: str | None, country: str | None) -> None:
-    if region is not None and country is None:
-        raise ValueError(f"region={region!r} needs a country; add country='USA' or country='CAN'")
-
-
-def _check_power_limit(value: object) -> None:
-    if value is None or isinstance(value, Mapping):
-        return
-    if isinstance(value, type) or not callable(getattr(value, "begin", None)):
-        raise TypeError(
-            f"power_limit must be PowerLimitOptimizer(...) of energy_callbacks.powercap, "
-            f"got {value!r}; leave power_limit out for no search"
-        )
-
-
-def _typed(name: str, kind: Any, words: str) -> Callable[[Any], object]:
-    return lambda value: check_type(name, value, kind, words)
-
-
-# The check of each setting.
-_CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
-    "report_dir": _typed("report_dir", str | os.PathLike | None, "a path"),
-    "carbon_intensity": _check_carbon_intensity,
-    "currency": _check_currency,
-    "devices": _check_devices,
-    "machine_power": _check_machine_power,
-    "power_limit": _check_power_limit,
-    "tag_prefix": _typed("tag_prefix", str, "a string, such as 'train/'"),
-    "tags": _typed("tags", Mapping, "a dict of labels, such as {'team': 'vision'}"),
-    "pue": partial(_check_number, "pue", low=1.0, high=10.0),
-    "price_per_kwh": partial(_check_optional_number, "price_per_kwh", low=0.0, high=math.inf),
-    "sample_interval_s": partial(_check_number, "sample_interval_s", low=0.05, high=1.0),
-    **{name: _typed(name, str | None, "a word") for name in ("country", "region", "run_name")},
-    **{
-        name: _typed(name, bool, "True or False")
-        for name in ("raw_readings", "step_events", "record_command")
-    },
-    **{name: partial(check_positive, name) for name in ("max_energy_wh", "max_emissions_g")},
-}

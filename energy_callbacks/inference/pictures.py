@@ -33,7 +33,7 @@ def write(path: Path, plan: Plan, model: PredictionModel) -> None:
         canvas.savefig(path, facecolor=PAPER, metadata=metadata)
 
 
-def plan_figure(plan: Plan, model: PredictionModel, *, width_in: float = 11.0) -> "Canvas":
+def plan_figure(plan: Plan, model: PredictionModel) -> "Canvas":
     """Return the figure: a row for each model, with throughput, power, and the Pareto front.
 
     The curves are for as many equal tenants as fit, at the plan's clocks and limit; bands are 90 %
@@ -42,10 +42,9 @@ def plan_figure(plan: Plan, model: PredictionModel, *, width_in: float = 11.0) -
     Args:
         plan: the plan.
         model: the predictor that was planned with.
-        width_in: width in inches.
     """
     models = list(dict.fromkeys(plan.problem.models))
-    with panels(width_in, 0.5 + 3.0 * len(models), len(models), 3) as (canvas, drawn):
+    with panels(11.0, 0.5 + 3.0 * len(models), len(models), 3) as (canvas, drawn):
         for row, name in enumerate(models):
             throughput, power, front = drawn[3 * row : 3 * row + 3]
             _draw_curves(throughput, power, plan, model, name)

@@ -78,11 +78,11 @@ class Outcome:
             return f"ended by signal {-self.exit_code}"
         return "ok" if self.is_done else f"exit code {self.exit_code}"
 
-    def last_lines(self, count: int = 5) -> list[str]:
-        """Return the last ``count`` lines in the last 4000 bytes of the attempt's output."""
+    def last_lines(self) -> list[str]:
+        """Return the last five lines in the last 4000 bytes of the attempt's output."""
         with suppress(OSError), (self.folder / OUTPUT).open("rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
-            return file.read().decode(errors="replace").splitlines()[-count:]
+            return file.read().decode(errors="replace").splitlines()[-5:]
         return []
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, Final, Literal, get_args
 
-from energy_callbacks.core.config import check_settings
+from energy_callbacks.core.settings.checks import check_settings
 from energy_callbacks.report.model.metrics import Direction, direction
 
 EngineName = Literal["local", "slurm", "ray"]

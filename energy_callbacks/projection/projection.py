@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from energy_callbacks.accounting.metrics.carbon import Intensity
-from energy_callbacks.core.config import check_currency
+from energy_callbacks.core.settings.checks import check_currency
 from energy_callbacks.core.units import JOULES_PER_WATT_HOUR, hours
 
 DAYS_A_YEAR: Final = 365

@@ -15,6 +15,7 @@ from energy_callbacks.accounting.journal.journal import Record
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.report.analysis import footprint, warnings
 from energy_callbacks.report.analysis.advice import advice
+from energy_callbacks.report.analysis.method_notes import method_notes
 from energy_callbacks.report.collect import checks, command, curves, figures
 from energy_callbacks.report.collect.devices import device_table, memory
 from energy_callbacks.report.collect.intensity import run_intensity
@@ -139,7 +140,7 @@ def _built(
     report = replace(
         report,
         warnings=warnings.warnings(report, merged, other_runs=other_runs, unreadable=problems),
-        method_notes=warnings.method_notes(report, merged),
+        method_notes=method_notes(report, merged),
     )
     return replace(report, advice=advice(report))
 

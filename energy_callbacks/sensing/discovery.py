@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from energy_callbacks.core.config import Devices, MachinePower
 from energy_callbacks.core.errors import SourceUnavailable
+from energy_callbacks.core.settings.checks import Devices, MachinePower
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.gpus import drm_gpus, gpu_sources
 from energy_callbacks.sensing.sources.allocator import AllocatorSource

@@ -4,7 +4,7 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from energy_callbacks.core.records import Channel, Device, Energy, Quantity, Reading
@@ -14,66 +14,13 @@ from energy_callbacks.sensing.estimation.energy_curve import EnergyCurve
 from energy_callbacks.sensing.estimation.exposure import Shape
 from energy_callbacks.sensing.estimation.series import TimeSeries
 from energy_callbacks.sensing.scopes import SCOPES, Part, in_sum
-
-NOT_USED: Final = Energy(energy_j=0.0, coverage=1.0)
-"""Energy of a device in a time in which the run did not use it."""
+from energy_callbacks.sensing.track import Track
 
 # A function that returns the end of a curve, or of its settled part; ``None`` for an empty curve.
 _EndOf = Callable[[EnergyCurve], float | None]
 
-# A longer pause between two readings adds only this much to ``_Track.read_s``, s. Without faults,
-# every source is read at least every 1.6 s.
-_PAUSE_S: Final = 2.0
-# Time for which power readings are kept without corrections, s (``newest_energy``).
-_RECENT_S: Final = 20.0
 # Maximum number of raw power readings kept: ten minutes of readings every 10 ms.
 _MOST_FOLLOWED: Final = 60_000
-
-
-@dataclass(slots=True)
-class _Track:
-    """Everything known about one device.
-
-    Attributes:
-        device: the device.
-        channels: its channels, of all sources.
-        curve: its cumulative energy; empty if no channel measures power or energy.
-        is_metered: whether a channel measures power or energy.
-        series: readings of each of its quantities except power and energy.
-        newest_s: time of the newest reading of any quantity.
-        read_s: total time with readings, s.
-        last: time of the last reading of each quantity, and ``read_s`` at that time.
-        recent: newest power readings, without corrections.
-        power: raw power readings as (t_s, W) since ``follow_power``; ``None`` if not requested.
-        silent_since_s: time of the first call of ``settled_s`` or ``seen_s`` while the device had
-            no energy yet; ``None`` if there was no such call.
-        is_lost: whether its sensor is gone.
-        used_since_s: time from which the run uses the device. Earlier readings are dropped, and the
-            energy before is 0.
-    """
-
-    device: Device
-    channels: tuple[Channel, ...]
-    curve: EnergyCurve
-    is_metered: bool = False
-    series: dict[Quantity, TimeSeries] = field(default_factory=dict)
-    newest_s: float = -math.inf
-    read_s: float = 0.0
-    last: dict[Quantity, tuple[float, float]] = field(default_factory=dict)
-    recent: TimeSeries = field(default_factory=lambda: TimeSeries(_RECENT_S))
-    power: deque[tuple[float, float]] | None = None
-    silent_since_s: float | None = None
-    is_lost: bool = False
-    used_since_s: float = -math.inf
-
-    @property
-    def is_silent_machine(self) -> bool:
-        """Whether this is a sensor of the whole machine without energy, which sums leave out."""
-        return self.device.scope == "machine" and self.curve.start_s is None
-
-    def counted_from(self, start_s: float, end_s: float) -> float:
-        """Return the start of the part of a time span in which the run uses the device."""
-        return min(max(start_s, self.used_since_s), end_s)
 
 
 class Timeline:
@@ -92,7 +39,7 @@ class Timeline:
     def __init__(self, keep_s: float = 600.0) -> None:
         self._keep_s = keep_s
         self._lock = YieldingLock()
-        self._tracks: dict[str, _Track] = {}
+        self._tracks: dict[str, Track] = {}
         self._keys: dict[str, tuple[str, ...]] = {}  # results of ``keys``, until a source opens
         # Pinned moments, kept for sources that open later, because a source may return readings
         # from before it was opened.
@@ -136,8 +83,8 @@ class Timeline:
             self._tracks.update(tracks)
             self._keys = {}
 
-    def _track(self, key: str, offered: Sequence[Channel], used_since_s: float) -> _Track:
-        new = _Track(offered[0].device, (), EnergyCurve(()), used_since_s=used_since_s)
+    def _track(self, key: str, offered: Sequence[Channel], used_since_s: float) -> Track:
+        new = Track(offered[0].device, (), EnergyCurve(()), used_since_s=used_since_s)
         track = self._tracks.get(key, new)
         channels = (*track.channels, *offered)
         track = replace(track, channels=channels, silent_since_s=None, is_lost=False)
@@ -166,29 +113,10 @@ class Timeline:
         with self._lock:
             self._place_pins()
             for key, new in by_device.items():
-                self._extend_track(self._tracks[key], new)
-
-    def _extend_track(self, track: _Track, readings: Sequence[Reading]) -> None:
-        readings = [reading for reading in readings if reading.t_s >= track.used_since_s]
-        if track.is_silent_machine:
-            self._keys = {}
-        track.curve.add(readings)
-        for reading in readings:
-            quantity, t_s = reading.channel.quantity, reading.t_s
-            if t_s > track.newest_s:
-                track.read_s += min(t_s - track.newest_s, _PAUSE_S)
-                track.newest_s = t_s
-            track.last[quantity] = (t_s, track.read_s)
-            if quantity == "power":
-                track.recent.append(t_s, reading.value)
-                if track.power is not None:
-                    track.power.append((t_s, reading.value))
-            if quantity in ("power", "energy"):
-                continue  # part of the curve
-            series = track.series.get(quantity)
-            if series is None:
-                series = track.series[quantity] = TimeSeries(self._keep_s)
-            series.append(t_s, reading.value)
+                track = self._tracks[key]
+                if track.is_silent_machine:
+                    self._keys = {}
+                track.extend(new, self._keep_s)
 
     def recent_power(self, key: str) -> "tuple[array[float], array[float]]":
         """Return times and values of a device's newest power readings, s and W."""
@@ -275,25 +203,12 @@ class Timeline:
                 f"a window must end after it starts, got start_s={start_s!r}, end_s={end_s!r}"
             )
         with self._lock:
-            track = self._tracks[key]
-            counted_s = track.counted_from(start_s, end_s)
-            if counted_s == end_s:
-                return NOT_USED
-            found = track.curve.energy(counted_s, end_s)
-        if counted_s == start_s or found.energy_j is None:
-            return found
-        used_share = (end_s - counted_s) / (end_s - start_s)
-        return replace(found, coverage=_whole_coverage(found.coverage, used_share))
+            return self._tracks[key].energy(start_s, end_s)
 
     def seen(self, key: str, start_s: float, end_s: float) -> tuple[float | None, float]:
         """Return the joules and the coverage as ``energy`` does, without computing errors."""
         with self._lock:
-            track = self._tracks[key]
-            counted_s = track.counted_from(start_s, end_s)
-            if counted_s == end_s:
-                return NOT_USED.energy_j, NOT_USED.coverage
-            energy_j, coverage = track.curve.seen(counted_s, end_s)
-        return energy_j, _whole_coverage(coverage, (end_s - counted_s) / (end_s - start_s))
+            return self._tracks[key].seen(start_s, end_s)
 
     def used_since_s(self, key: str) -> float:
         """Return the time from which the run uses a device; minus infinity for its whole time."""
@@ -484,11 +399,6 @@ class Timeline:
         with self._lock:
             counts = {key: track.curve.disagreements for key, track in self._tracks.items()}
         return {key: count for key, count in counts.items() if count}
-
-
-def _whole_coverage(coverage: float, used_share: float) -> float:
-    """Return the coverage of a time span, of which the device was in use for ``used_share``."""
-    return coverage if used_share == 1.0 else 1.0 - used_share * (1.0 - coverage)
 
 
 def _final_until(curve: EnergyCurve) -> float | None:

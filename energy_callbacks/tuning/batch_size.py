@@ -16,7 +16,8 @@ from energy_callbacks.tuning.options import TuningOptions, search_settings
 from energy_callbacks.tuning.ranks import Ranks
 from energy_callbacks.tuning.result import BatchSizeResult, points
 from energy_callbacks.tuning.search.costs import with_spread
-from energy_callbacks.tuning.search.search import Search, SearchSettings
+from energy_callbacks.tuning.search.search import Search
+from energy_callbacks.tuning.search.settings import SearchSettings
 from energy_callbacks.tuning.search.trial import Trial
 from energy_callbacks.tuning.snapshot.random_state import RandomState
 from energy_callbacks.tuning.snapshot.torch_snapshot import TorchSnapshot

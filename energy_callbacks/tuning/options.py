@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Final, TypedDict
 
-from energy_callbacks.core.config import check_type
+from energy_callbacks.core.settings.checks import check_type
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.tuning.bench import Patience
-from energy_callbacks.tuning.search.search import Objective, SearchSettings
+from energy_callbacks.tuning.search.settings import Objective, SearchSettings
 from energy_callbacks.tuning.search.trial import Trial
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Unpack
 
 from energy_callbacks.callback import CallbackSettings, EnergyCallback, meter_from
-from energy_callbacks.core.config import check_function, check_log_every_n_steps
+from energy_callbacks.core.settings.checks import check_function, check_log_every_n_steps
 from energy_callbacks_huggingface.hooks import EnergyHooks
 
 

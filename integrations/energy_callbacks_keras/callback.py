@@ -3,7 +3,7 @@
 from typing import Any, Literal, Unpack
 
 from energy_callbacks.callback import CallbackSettings, EnergyCallback, meter_from
-from energy_callbacks.core.config import check_positive
+from energy_callbacks.core.settings.checks import check_positive
 from energy_callbacks_keras.hooks import EnergyHooks
 from energy_callbacks_keras.loop import KerasStepCounter
 

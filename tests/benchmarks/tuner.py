@@ -30,7 +30,8 @@ import numpy as np
 
 from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.tuning.search.costs import with_spread
-from energy_callbacks.tuning.search.search import Search, SearchSettings
+from energy_callbacks.tuning.search.search import Search
+from energy_callbacks.tuning.search.settings import SearchSettings
 from energy_callbacks.tuning.search.trial import Trial
 from tests.benchmarks import bars
 from tests.benchmarks.bars import Bar

@@ -93,6 +93,15 @@ def test_set_and_restore(nvml: FakeNvml, capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == "nothing to restore\n"
 
 
+@pytest.mark.parametrize("words", [["--json", "restore", "-q"], ["restore", "--json", "--quiet"]])
+def test_common_options_may_be_before_the_action(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An option that was given before the action is not replaced by its default."""
+    assert main(["powercap", *words]) == 0
+    assert printed(capsys) == []
+
+
 def test_without_consent(nvml: FakeNvml, capsys: pytest.CaptureFixture[str]) -> None:
     """No setter is called."""
     for arguments in (["set", "--limit-w", "500"], ["sweep", "--limits", "400", "--", "true"]):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from energy_callbacks.accounting.journal import journal
+from energy_callbacks.accounting.journal.claim import claim_attempt
 from energy_callbacks.accounting.journal.journal import JournalWriter
 from energy_callbacks.accounting.journal.launch import new_folder
 from energy_callbacks.accounting.journal.raw_readings import RawReadings
@@ -56,7 +57,7 @@ def run_job(folder: Path) -> None:
         lambda folder: atomic_files.write(folder / "x/report.json", "{}"),
         lambda folder: JournalWriter(folder / "x/a-0.jsonl").close(),
         lambda folder: journal.check_writable(folder / "x/y"),
-        lambda folder: journal.claim_attempt(folder / "x/y", "host", 0, None),
+        lambda folder: claim_attempt(folder / "x/y", "host", 0, None),
         lambda folder: new_folder(folder / "x/y"),
     ],
 )

@@ -34,7 +34,6 @@ from energy_callbacks.inference.protocols import Bench
 from energy_callbacks.inference.records import MeasuredWindow
 from energy_callbacks.inference.serve.arrivals import ClosedLoop
 from energy_callbacks.inference.serve.machine import LocalMachine, Machine, SimulatedMachine
-from energy_callbacks.inference.serve.pictures import write_power
 from energy_callbacks.inference.serve.report import ServeReport
 from energy_callbacks.inference.serve.server import Server, tenants_text
 from energy_callbacks.inference.serve.session import serve
@@ -48,6 +47,7 @@ from tests.gpu.inference_cap import (
     processes_left,
     profiled,
 )
+from tests.gpu.serve_picture import write_power
 
 SHARES: Final = (10, 20, 25, 50, 100)
 FIRST: Final = 0.85  # the first cap, as a part of the power of the best plan without a cap

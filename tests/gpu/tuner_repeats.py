@@ -31,7 +31,7 @@ from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.core.records import NORMAL_95
 from energy_callbacks.tuning import BatchSizeResult, Patience, Trial, tune_batch_size
 from energy_callbacks.tuning.bench import Bench
-from energy_callbacks.tuning.search.search import Objective
+from energy_callbacks.tuning.search.settings import Objective
 from tests.benchmarks.common.finder_tasks import Task, digits, resnet, transformer
 
 _SEARCHES: Final[tuple[tuple[Task, Objective], ...]] = (

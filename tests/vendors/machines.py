@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from energy_callbacks.core.config import Devices
 from energy_callbacks.core.records import Scope
+from energy_callbacks.core.settings.checks import Devices
 from energy_callbacks.sensing import discovery
 from energy_callbacks.sensing.discovery import POWERCAP_VARIABLE
 from energy_callbacks.sensing.sources.commands import powermetrics

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from energy_callbacks import EnergyConfig, EnergyMeter
-from energy_callbacks.core.config import Devices
+from energy_callbacks.core.settings.checks import Devices
 from energy_callbacks.report import EnergyReport
 from energy_callbacks.testing import FakeClock, InMemoryOutput
 from tests.vendors.quantities import names_in

@@ -16,7 +16,7 @@ from statistics import median_low
 from typing import Final, NamedTuple
 
 from energy_callbacks.accounting.dated_csv import TIMES, DatedCsv, parse
-from energy_callbacks.core.config import MOST_G_PER_KWH
+from energy_callbacks.core.settings.checks import MOST_G_PER_KWH
 from energy_callbacks.core.units import kilograms_from_grams
 
 # Names of columns, as ``plain`` returns them. "Carbon intensity gCO2eq/kWh (Life cycle)" is in

@@ -37,16 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, module_name in ACTIONS.items():
         module = import_module(f"{__name__}.{module_name}")
         text = module.HELP
-        # The common options are accepted before and after the action, where an option that is not
-        # given must not replace one that was given before.
-        action = actions.add_parser(
-            name,
-            help=text,
-            description=f"{text[0].upper()}{text[1:]}.",
-            argument_default=argparse.SUPPRESS,
-        )
+        action = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         action.set_defaults(act=module.run)
         module.add_arguments(action)
+        # The common options are accepted before and after the action, where an option that is not
+        # given must not replace one that was given before.
+        action.argument_default = argparse.SUPPRESS
         options.add_json(action)
         options.add_verbosity(action)
 

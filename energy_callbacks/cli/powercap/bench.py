@@ -47,7 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--save-summary",
         action="store_true",
-        default=False,
         help="also write summary.csv, summary.json, bench.html and a page with curves for each "
         "task to the results folder",
     )
@@ -63,18 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_choices(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "--algorithm",
-        nargs="+",
-        default=None,
-        metavar="NAME",
-        help="names of controllers (default: all)",
-    )
+    add("--algorithm", nargs="+", metavar="NAME", help="names of controllers (default: all)")
     add(
         "--tasks",
         nargs="+",
         type=Path,
-        default=None,
         metavar="FILE",
         help="TOML files of tasks (default: the published tasks, 1 to 30, and ours, from 101)",
     )
@@ -87,7 +79,7 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
         help="numbers of the tasks (default: all tasks for the GPU)",
     )
     text = "only tasks with this number and higher ones"
-    add("--start-from", type=int, default=None, metavar="N", help=text)
+    add("--start-from", type=int, metavar="N", help=text)
 
 
 def _add_lengths(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +87,6 @@ def _add_lengths(parser: argparse.ArgumentParser) -> None:
     add(
         "--iterations",
         type=int,
-        default=None,
         metavar="N",
         help=f"windows of a run; caps change at the same parts of it (default: {_ITERATIONS}, or "
         "the number in the task)",
@@ -105,11 +96,10 @@ def _add_lengths(parser: argparse.ArgumentParser) -> None:
     text = "runs of each algorithm on each task (default: 1)"
     add("--seeds", type=int, default=1, metavar="N", help=text)
     text = "windows of the profile of a model (default: 16)"
-    add("--points", type=int, default=None, metavar="N", help=text)
+    add("--points", type=int, metavar="N", help=text)
     add(
         "--quick",
         action="store_true",
-        default=False,
         help=f"check that everything works: {_QUICK} windows, profiles of {_QUICK_POINTS} windows",
     )
 
@@ -119,14 +109,13 @@ def _add_switches(parser: argparse.ArgumentParser) -> None:
     add(
         "--interleave",
         action="store_true",
-        default=False,
         help="run all algorithms on a task and seed, in random order, before the next seed "
         "(default: one algorithm after the other)",
     )
     text = "continue the results in DIR: make the runs that are not finished"
-    add("--resume", action="store_true", default=False, help=text)
+    add("--resume", action="store_true", help=text)
     text = "print the runs and the settings that they may change, and run nothing"
-    add("--dry-run", action="store_true", default=False, help=text)
+    add("--dry-run", action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

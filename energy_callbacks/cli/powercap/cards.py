@@ -20,15 +20,13 @@ _DEVICES: Final = (
 
 def add_devices(parser: argparse.ArgumentParser) -> None:
     """Declare ``--devices``."""
-    parser.add_argument(
-        "--devices", type=options.device_list, default=None, metavar="LIST", help=_DEVICES
-    )
+    parser.add_argument("--devices", type=options.device_list, metavar="LIST", help=_DEVICES)
 
 
 def add_consent(parser: argparse.ArgumentParser) -> None:
     """Declare ``--yes``."""
     consent = "consent to change settings of the GPUs"
-    parser.add_argument("--yes", action="store_true", default=False, help=consent)
+    parser.add_argument("--yes", action="store_true", help=consent)
 
 
 def of_arguments(arguments: argparse.Namespace) -> list[GpuInfo]:

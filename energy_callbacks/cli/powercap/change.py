@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the action's arguments."""
     cards.add_devices(parser)
     add = parser.add_argument
-    add("--limit-w", type=float, default=None, metavar="W", help="power limit in W")
-    add("--clock-mhz", type=float, default=None, metavar="MHZ", help="highest SM clock in MHz")
+    add("--limit-w", type=float, metavar="W", help="power limit in W")
+    add("--clock-mhz", type=float, metavar="MHZ", help="highest SM clock in MHz")
     cards.add_consent(parser)
 
 

@@ -29,16 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="CSV files of powercap profile, Zeus, PctoDL or iGniter",
     )
     add("--out", type=Path, required=True, metavar="FILE", help="JSON file of the predictor")
-    add(
-        "--prior",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="predictor of another card to start from",
-    )
+    add("--prior", type=Path, metavar="FILE", help="predictor of another card to start from")
     for name in ("model", "dataset", "gpu-name", "mode"):
-        add(f"--{name}", default=None, metavar="NAME", help=_SELECT.format(name.replace("-", " ")))
-    add("--mem-mhz", type=float, default=None, metavar="MHZ", help=_SELECT.format("memory clock"))
+        add(f"--{name}", metavar="NAME", help=_SELECT.format(name.replace("-", " ")))
+    add("--mem-mhz", type=float, metavar="MHZ", help=_SELECT.format("memory clock"))
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -44,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--data",
         type=Path,
-        default=None,
         metavar="DIR",
         help="folder of images, such as Tiny ImageNet or Caltech-256 (default: synthetic images)",
     )

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "file that energy-callbacks powercap fit has written"
     add("--predictor", type=Path, required=True, metavar="FILE", help=text)
     add("--model", nargs="+", required=True, metavar="M", help="models that may run")
-    add("--cap-w", type=float, default=None, metavar="W", help="power cap in W (default: none)")
+    add("--cap-w", type=float, metavar="W", help="power cap in W (default: none)")
     _add_limits(parser)
     _add_choices(parser)
     add(
@@ -53,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--measured",
         nargs="+",
         type=Path,
-        default=None,
         metavar="TRACE",
         help="choose among the configurations that were measured in these traces",
     )
@@ -68,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "file of the plan (default: plan.json)"
     add("--out", type=Path, default=Path("plan.json"), metavar="FILE", help=text)
     text = "draw predictions and plan to this file, such as plan.svg"
-    add("--picture", type=Path, default=None, metavar="FILE", help=text)
+    add("--picture", type=Path, metavar="FILE", help=text)
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
@@ -85,13 +84,13 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "MODEL=1.5+0.02 for each; needed with --memory-gib",
     )
     text = "memory of the GPU in GiB (default: not limited)"
-    parser.add_argument("--memory-gib", type=float, default=None, metavar="GIB", help=text)
+    parser.add_argument("--memory-gib", type=float, metavar="GIB", help=text)
 
 
 def _add_choices(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     text = "shares that may be chosen, in percent (default: 5 to 100 in steps of 5)"
-    add("--share", nargs="+", type=int, default=None, metavar="P", help=text)
+    add("--share", nargs="+", type=int, metavar="P", help=text)
     text = f"batches that may be chosen (default: {' '.join(map(str, BATCHES))})"
     add("--batch", nargs="+", type=int, default=list(BATCHES), metavar="B", help=text)
     for name, unit, of in (

@@ -42,16 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="batch size of all processes, or of each",
     )
-    add("--sm-mhz", type=float, default=None, metavar="MHZ", help="clock of the multiprocessors")
-    add("--mem-mhz", type=float, default=None, metavar="MHZ", help="clock of the memory")
-    add("--limit-w", type=float, default=None, metavar="W", help="power limit")
-    add(
-        "--dataset",
-        default=None,
-        metavar="NAME",
-        help="fail if the predictor is for another dataset",
-    )
-    add("--gpu-name", default=None, metavar="NAME", help="fail if the predictor is for another GPU")
+    add("--sm-mhz", type=float, metavar="MHZ", help="clock of the multiprocessors")
+    add("--mem-mhz", type=float, metavar="MHZ", help="clock of the memory")
+    add("--limit-w", type=float, metavar="W", help="power limit")
+    add("--dataset", metavar="NAME", help="fail if the predictor is for another dataset")
+    add("--gpu-name", metavar="NAME", help="fail if the predictor is for another GPU")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -49,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--sweep",
         choices=_SWEEPS,
-        default=None,
         help="anchor: over shares, batches and numbers of tenants (the default without --share); "
         "clock: over clocks and limits; static: tenants that wait; idle: no tenants",
     )
@@ -57,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--share",
         nargs="+",
         type=float,
-        default=None,
         metavar="P",
         help="one configuration: share of each tenant, in percent",
     )
@@ -65,7 +63,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch",
         nargs="+",
         type=int,
-        default=None,
         metavar="B",
         help="with --share, batch size of each tenant; in a sweep, the batch sizes",
     )
@@ -80,14 +77,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tenants",
         nargs="+",
         type=int,
-        default=None,
         metavar="N",
         help="numbers of tenants of an anchor sweep (default: powers of two, and the largest)",
     )
     add(
         "--points",
         type=int,
-        default=None,
         metavar="N",
         help="measure only N configurations of each model that are far from each other",
     )
@@ -107,17 +102,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file of the rows (default: profile.csv)",
     )
-    add("--resume", action="store_true", default=False, help="measure what FILE does not have")
+    add("--resume", action="store_true", help="measure what FILE does not have")
     add(
         "--no-privilege",
         action="store_true",
-        default=False,
         help="leave out configurations that change clocks or limits",
     )
     add(
         "--dry-run",
         action="store_true",
-        default=False,
         help="print configurations and changes of settings, and measure nothing",
     )
     open_bench.add_arguments(parser)

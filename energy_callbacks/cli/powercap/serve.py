@@ -67,33 +67,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--model", nargs="+", default=[], metavar="M", help="models (default: those of the plan)")
     text = "predictor that energy-callbacks powercap fit has written"
-    add("--params", type=Path, default=None, metavar="FILE", help=text)
+    add("--params", type=Path, metavar="FILE", help=text)
     text = "plan that energy-callbacks powercap plan has written: limits, and tenants that are kept"
-    add("--plan", type=Path, default=None, metavar="FILE", help=text)
+    add("--plan", type=Path, metavar="FILE", help=text)
     text = "shares that may be chosen, in percent (default: 10 20 25 50 100)"
-    add("--share", nargs="+", type=int, default=None, metavar="P", help=text)
+    add("--share", nargs="+", type=int, metavar="P", help=text)
     text = "batches that may be chosen (default: 4 16 64)"
-    add("--batch", nargs="+", type=int, default=None, metavar="B", help=text)
+    add("--batch", nargs="+", type=int, metavar="B", help=text)
     add("--seconds", type=int, default=60, metavar="N", help="windows of one second (default: 60)")
     _add_requests(parser)
     add(
         "--enable-shadow",
         action="store_true",
-        default=False,
         help="also try neighbouring configurations, and keep better ones",
     )
     text = "file to which a row is appended for each window"
-    add("--out", type=Path, default=None, metavar="FILE", help=text)
+    add("--out", type=Path, metavar="FILE", help=text)
     add(
         "--no-privilege",
         action="store_true",
-        default=False,
         help="change no clock and no limit, also of simulated GPUs",
     )
     add(
         "--dry-run",
         action="store_true",
-        default=False,
         help="print the first tenants and changes of settings, and serve nothing",
     )
     open_bench.add_arguments(parser)
@@ -105,15 +102,14 @@ def _add_requests(parser: argparse.ArgumentParser) -> None:
     add(
         "--rate",
         nargs="+",
-        default=None,
         metavar="R",
         help="requests per second that arrive at random: a value for all models or MODEL=R for "
         "each, which may change, such as 0:100,60:300 (default: a closed loop)",
     )
     text = "CSV file with arrivals: columns time_s and, for several models, model"
-    add("--arrivals", type=Path, default=None, metavar="FILE", help=text)
+    add("--arrivals", type=Path, metavar="FILE", help=text)
     text = "clients of each model in a closed loop (default: as many as keep all tenants busy)"
-    add("--clients", type=int, default=None, metavar="N", help=text)
+    add("--clients", type=int, metavar="N", help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:

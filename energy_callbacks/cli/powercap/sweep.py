@@ -24,14 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "energy-callbacks powercap sweep [options] -- COMMAND [ARGUMENTS]"
     knob = parser.add_mutually_exclusive_group(required=True)
     add = knob.add_argument
-    add("--limits", type=_numbers, default=None, metavar="LIST", help="power limits in W: 300,400")
-    add(
-        "--clocks",
-        type=_numbers,
-        default=None,
-        metavar="LIST",
-        help="highest SM clocks in MHz: 1200,1500",
-    )
+    add("--limits", type=_numbers, metavar="LIST", help="power limits in W: 300,400")
+    add("--clocks", type=_numbers, metavar="LIST", help="highest SM clocks in MHz: 1200,1500")
     add = parser.add_argument
     add("--repeats", type=int, default=3, metavar="N", help="runs of each setting (default: 3)")
     add(
@@ -44,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--out",
         type=Path,
-        default=None,
         metavar="DIR",
         help="results folder; runs that have succeeded in it are not repeated (default: "
         "energy_runs/sweep)",

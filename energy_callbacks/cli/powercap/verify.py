@@ -27,16 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the action's arguments."""
     add = parser.add_argument
     add("plan", type=Path, metavar="PLAN.json", help="file that powercap plan has written")
-    add(
-        "--mode",
-        choices=get_args(Mode),
-        default=None,
-        help="inference or training (default: that of the plan)",
-    )
+    add("--mode", choices=get_args(Mode), help="inference or training (default: that of the plan)")
     add("--seconds", type=int, default=30, metavar="N", help="windows of one second (default: 30)")
     text = "time before the first window, in seconds (default: 3)"
     add("--warmup", type=options.seconds_or_zero, default=3.0, metavar="S", help=text)
-    add("--out", type=Path, default=None, metavar="FILE", help="file to which rows are appended")
+    add("--out", type=Path, metavar="FILE", help="file to which rows are appended")
     open_bench.add_arguments(parser)
 
 

@@ -1,1 +1,1 @@
-"""Finds settings that are not passed as arguments: in the environment, then in a file."""
+"""Finds settings in the environment and in files, and checks their values."""

@@ -26,14 +26,13 @@ class SimulatedPlant:
     """A simulated GPU with its tenants. Time passes only in ``window``.
 
     A process keeps its model and share; a batch changes at once. If other processes are needed,
-    the old ones end, and the new ones work after ``load_s``.
+    the old ones end, and the new ones work after ``LOAD_S``.
 
     Args:
         gpu: the GPU; it must not be used by others.
         can: what a controller may change.
         meter: where the mean power of a window comes from: the energy counter, or the power sensor,
             whose noise it then has.
-        load_s: time in which a process loads its model, s.
 
     Attributes:
         gpu: the GPU.
@@ -45,12 +44,10 @@ class SimulatedPlant:
         *,
         can: frozenset[Need] = ALL,
         meter: Literal["counter", "sensor"] = "counter",
-        load_s: float = LOAD_S,
     ) -> None:
         self.gpu = gpu
         self._can = can
         self._meter = meter
-        self._load_s = load_s
         self._point = OperatingPoint(configuration=Configuration(tenants=()))
         self._loading_s = 0.0
         self._phase_s = 0.0
@@ -80,7 +77,7 @@ class SimulatedPlant:
         if old.tenants != new.tenants:
             self.gpu.run(new.tenants)
             if _processes(new.tenants) - _processes(old.tenants):
-                self._loading_s = self._load_s
+                self._loading_s = LOAD_S
         self._point = point
 
     def window(self, duration_s: float) -> Window:

@@ -11,28 +11,26 @@ from energy_callbacks.inference.protocols import PredictionModel
 from energy_callbacks.inference.records import Configuration, Tenant
 
 # Predictions of one search. A prediction takes half a millisecond if there are many.
-BUDGET: Final = 3000
+_BUDGET: Final = 3000
 _Tenants = tuple[Tenant, ...]
 
 
-def improve(
-    problem: Problem, model: PredictionModel, start: Judged, budget: int = BUDGET
-) -> Judged:
+def improve(problem: Problem, model: PredictionModel, start: Judged) -> Judged:
     """Return the best plan that small changes of ``start`` reach, one after another.
 
     Each step takes the change that reduces the excess over the limits most or, within them,
-    improves the objective most. The search ends if no change does, or after ``budget`` predictions.
+    improves the objective most. The search ends if no change does, or after ``_BUDGET``
+    predictions.
 
     Args:
         problem: limits and objective.
         model: the predictor.
         start: where to begin.
-        budget: largest number of predictions.
     """
     best, seen = start, {start.configuration}
-    while len(seen) < budget:
+    while len(seen) < _BUDGET:
         fresh = [one for one in _neighbours(problem, best.configuration) if one not in seen]
-        fresh = list(dict.fromkeys(fresh))[: budget - len(seen)]
+        fresh = list(dict.fromkeys(fresh))[: _BUDGET - len(seen)]
         seen.update(fresh)
         found = max(judge(problem, model, fresh), key=lambda one: one.rank, default=best)
         if found.rank <= best.rank:

@@ -15,7 +15,7 @@ from energy_callbacks.inference.profile.open_device import LocalDevice, OpenDevi
 from energy_callbacks.inference.profile.tenant_process import TenantFailed
 from energy_callbacks.inference.profile.tenants import LOAD_S, TenantGroup
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase
-from energy_callbacks.sensing.clock import Clock, SystemClock
+from energy_callbacks.sensing.clock import SystemClock
 
 
 class LocalBench(AbstractContextManager["LocalBench"]):
@@ -30,7 +30,6 @@ class LocalBench(AbstractContextManager["LocalBench"]):
         data: folder of images; ``None`` for synthetic images.
         settings: changes clocks and power limits; ``None`` if they must not be changed.
         load_s: time after which a tenant that does not load is given up, s.
-        clock: tells the time.
 
     Raises:
         FileNotFoundError: if ``data`` has no images.
@@ -43,11 +42,10 @@ class LocalBench(AbstractContextManager["LocalBench"]):
         data: Path | None = None,
         settings: GpuSettings | None = None,
         load_s: float = LOAD_S,
-        clock: Clock | None = None,
     ) -> None:
         self._data = data
         self._dataset: Final = images.dataset_name(data)
-        self._clock: Clock = clock or SystemClock()
+        self._clock: Final = SystemClock()
         self._device: Final = OpenDevice(device, settings, self._clock)
         self._load_s = load_s
         self._running: tuple[Configuration, Mode, bool] | None = None

@@ -11,6 +11,8 @@ import numpy as np
 
 from energy_callbacks.inference.serve.steps_over_time import StepsOverTime
 
+# The rate at a time is the mean of this time before it and after it, s.
+_RATE_WINDOW_S: Final = 10.0
 _TIMES: Final = ("time_s", "t_s", "time", "arrival_s", "timestamp")
 
 
@@ -144,10 +146,9 @@ class Recorded(_OpenLoop):
 
     Args:
         times_s: the times, s, in ascending order, from the start of the recording.
-        rate_window_s: the rate at a time is the mean of this time before it and after it, s.
     """
 
-    def __init__(self, times_s: Sequence[float], rate_window_s: float = 10.0) -> None:
+    def __init__(self, times_s: Sequence[float]) -> None:
         self._times_s: Final = np.asarray(times_s, dtype=np.float64)
         if np.any(np.diff(self._times_s) < 0.0):
             at = int(np.argmax(np.diff(self._times_s) < 0.0))
@@ -155,7 +156,7 @@ class Recorded(_OpenLoop):
                 f"times of requests must ascend, got {self._times_s[at + 1]:g} s after "
                 f"{self._times_s[at]:g} s; sort them"
             )
-        self._window_s, self._at = rate_window_s, 0
+        self._at = 0
 
     def next_s(self) -> float:
         """See ``Arrivals``."""
@@ -170,8 +171,8 @@ class Recorded(_OpenLoop):
 
     def rate_per_s(self, t_s: float) -> float | None:
         """See ``Arrivals``."""
-        start_s = max(t_s - self._window_s, 0.0)
-        end_s = t_s + self._window_s
+        start_s = max(t_s - _RATE_WINDOW_S, 0.0)
+        end_s = t_s + _RATE_WINDOW_S
         first, last = np.searchsorted(self._times_s, [start_s, end_s])
         return float(last - first) / (end_s - start_s)
 

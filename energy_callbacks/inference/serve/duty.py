@@ -21,11 +21,10 @@ class DutyGate:
         now_s: present time, s.
         offset: position in the period at which the tenant begins, from 0 to 1; tenants with
             different offsets do not pause at the same time.
-        period_s: length of a period, s.
     """
 
-    def __init__(self, now_s: float, *, offset: float = 0.0, period_s: float = PERIOD_S) -> None:
-        self._period_s, self._offset = period_s, offset
+    def __init__(self, now_s: float, *, offset: float = 0.0) -> None:
+        self._offset = offset
         self._duty, self._at_s = 1.0, now_s
         self._credit_s = 0.0
         self._is_open = True
@@ -44,7 +43,7 @@ class DutyGate:
         was_free = self._duty == 1.0
         self._duty = duty
         if was_free:  # the first pause ends at the tenant's position in the period
-            self._credit_s = self._most_s - duty * self._offset * self._period_s
+            self._credit_s = self._most_s - duty * self._offset * PERIOD_S
             self._is_open = False
         self._credit_s = min(self._credit_s, self._most_s)
 
@@ -62,7 +61,7 @@ class DutyGate:
             return now_s
         self._earn(now_s)
         if ahead_s <= 0.0:  # what an idle tenant does not use is lost
-            self._credit_s = min(self._credit_s, self._most_s + _LATE * self._period_s)
+            self._credit_s = min(self._credit_s, self._most_s + _LATE * PERIOD_S)
         # Times of 1 ns are rounding errors.
         if self._is_open:
             self._is_open = self._credit_s > 1e-9
@@ -81,7 +80,7 @@ class DutyGate:
     @property
     def _most_s(self) -> float:
         """Credit at which a pause ends: that of a pause of ``1 - duty`` of a period."""
-        return self._duty * (1.0 - self._duty) * self._period_s
+        return self._duty * (1.0 - self._duty) * PERIOD_S
 
     def _earn(self, now_s: float) -> None:
         self._credit_s += self._duty * max(now_s - self._at_s, 0.0)

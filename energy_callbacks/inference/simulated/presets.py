@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 
 from energy_callbacks.inference.records import Mode
-from energy_callbacks.inference.simulated.failures import Failures
 from energy_callbacks.inference.simulated.gpu import SimulatedGpu
 from energy_callbacks.inference.simulated.physics import TRAINING_FACTOR, Card, Workload
 
@@ -30,12 +29,7 @@ def names() -> tuple[str, ...]:
 
 
 def simulated_gpu(
-    name: str,
-    *,
-    seed: int = 0,
-    variation: float = 0.0,
-    failures: Failures | None = None,
-    mode: Mode = "infer",
+    name: str, *, seed: int = 0, variation: float = 0.0, mode: Mode = "infer"
 ) -> SimulatedGpu:
     """Return a new simulated GPU.
 
@@ -45,7 +39,6 @@ def simulated_gpu(
         variation: relative standard deviation of the time, energy and use of the memory of each
             workload, from those of the preset: a GPU that a model of the preset does not describe
             exactly.
-        failures: what fails; ``None`` for nothing.
         mode: inference or training, where ``run`` is not given a mode.
 
     Raises:
@@ -59,9 +52,7 @@ def simulated_gpu(
         model: _scaled(one, *np.exp(variation * rng.standard_normal(4)).tolist())
         for model, one in workloads(key).items()
     }
-    return SimulatedGpu(
-        card(key), known, uuid=f"SIM-{key}-{seed}", seed=seed, failures=failures, mode=mode
-    )
+    return SimulatedGpu(card(key), known, uuid=f"SIM-{key}-{seed}", seed=seed, mode=mode)
 
 
 def card(key: str) -> Card:

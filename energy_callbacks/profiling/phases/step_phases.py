@@ -7,9 +7,9 @@ import numpy as np
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core import forks
-from energy_callbacks.core.config import check_positive
 from energy_callbacks.core.extras import check_installed
 from energy_callbacks.core.guard import logger, pass_on_signals
+from energy_callbacks.core.settings.checks import check_positive
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.phases.errors import PhaseSplit
 from energy_callbacks.profiling.phases.exposure import Numbers, Spans

@@ -4,9 +4,9 @@ from dataclasses import asdict, fields, replace
 
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.carbon import Intensity, Place
-from energy_callbacks.core.config import check_currency, check_settings
+from energy_callbacks.core.settings.checks import check_currency, check_settings
 from energy_callbacks.core.units import kilowatt_hours
-from energy_callbacks.report.analysis import warnings
+from energy_callbacks.report.analysis import method_notes
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.amounts import Cost, Emissions, Figure, Forecast
 from energy_callbacks.report.model.schema import EnergyReport
@@ -87,22 +87,20 @@ def view(
     check_settings(**names, price_per_kwh=price_per_kwh)
     check_currency(currency, price_per_kwh)
     place, intensity = _grid(report, country, region)
-    emissions = None
-    if total.energy_j is not None and intensity is not None:
-        emissions = _emissions(total, intensity, pue)
+    new_emissions = emissions(total, intensity, pue)
     new_cost = cost(total, price_per_kwh, currency, pue)
     # The new settings make these warnings and notes obsolete.
-    codes = _PLACE_WARNINGS if emissions is not None and emissions.kg is not None else ()
-    obsolete = (warnings.EMISSIONS_NOTE, warnings.PRICE_NOTE, _VIEW_NOTE)
+    codes = _PLACE_WARNINGS if new_emissions is not None and new_emissions.kg is not None else ()
+    obsolete = (method_notes.EMISSIONS_NOTE, method_notes.PRICE_NOTE, _VIEW_NOTE)
     return replace(
         report,
-        emissions=emissions,
+        emissions=new_emissions,
         cost=new_cost,
         forecast=_forecast(report.forecast, intensity, pue),
         warnings=tuple(one for one in report.warnings if one.code not in codes),
         method_notes=(
             *(note for note in report.method_notes if not note.startswith(obsolete)),
-            *warnings.notes_of_views(emissions, new_cost),
+            *method_notes.notes_of_views(new_emissions, new_cost),
             _note(report),
         ),
         environment=_environment(

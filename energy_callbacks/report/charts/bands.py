@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from energy_callbacks.core.records import Scope
-from energy_callbacks.report.model.runs import DeviceUse, Series
+from energy_callbacks.report.model.curves import Series
+from energy_callbacks.report.model.runs import DeviceUse
 from energy_callbacks.report.model.schema import EnergyReport
 
 # More bands cannot be distinguished. If there are more devices, they are summed by host and scope,

@@ -11,7 +11,8 @@ from energy_callbacks.report.charts.batch_size_plot import PANELS, columns_of, p
 from energy_callbacks.report.charts.drawing import time_unit
 from energy_callbacks.report.charts.palette import GRID, INK, PAPER, SCOPE_COLOURS, phase_colours
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
-from energy_callbacks.report.model.runs import DeviceUse, Series, Span
+from energy_callbacks.report.model.curves import Series, Span
+from energy_callbacks.report.model.runs import DeviceUse
 from energy_callbacks.report.model.schema import EnergyReport
 
 Values = Sequence[float | None]

@@ -27,8 +27,9 @@ from energy_callbacks.report.charts.drawing import (
 from energy_callbacks.report.charts.palette import INK, PAPER, SCOPE_COLOURS, phase_colours
 from energy_callbacks.report.model import figure_format
 from energy_callbacks.report.model.amounts import Figure
+from energy_callbacks.report.model.curves import Span
 from energy_callbacks.report.model.power_limit import PowerChange
-from energy_callbacks.report.model.runs import Phase, Span
+from energy_callbacks.report.model.runs import Phase
 from energy_callbacks.report.model.schema import EnergyReport
 
 if TYPE_CHECKING:

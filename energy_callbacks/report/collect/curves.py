@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from energy_callbacks.report.collect import phases
 from energy_callbacks.report.collect.merge import Identity, MergedAttempt, OwnedDevice
 from energy_callbacks.report.collect.rows import Array, DeviceColumns
-from energy_callbacks.report.model.runs import Series, Span
+from energy_callbacks.report.model.curves import Series, Span
 
 Places = NDArray[np.intp]
 

@@ -19,7 +19,7 @@ from energy_callbacks.accounting.metrics.energy_sums import UNKNOWN, total, tota
 from energy_callbacks.core.records import Energy
 from energy_callbacks.report.collect.merge import energy_of
 from energy_callbacks.report.collect.process import ProcessJournal, TimedEnergy
-from energy_callbacks.sensing.timeline import NOT_USED
+from energy_callbacks.sensing.track import NOT_USED
 
 # Energy that is in no span is due to the rounding of numbers in the journal if it is at most this
 # share of the energy in all spans.

@@ -7,8 +7,8 @@ import numpy as np
 
 from energy_callbacks.report.collect.merge import MergedAttempt
 from energy_callbacks.report.collect.rows import Array, DeviceColumns
+from energy_callbacks.report.model.curves import Progress, Span
 from energy_callbacks.report.model.metrics import Metric
-from energy_callbacks.report.model.runs import Progress, Span
 
 # Maximum number of points of ``Progress``. This number of points takes 15 kB of a report, and is
 # enough for curves and for the blocks into which ``compare`` divides a run to compute intervals.

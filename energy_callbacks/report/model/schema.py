@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.extras import install_command
-from energy_callbacks.report.model import amounts, runs, time_series
+from energy_callbacks.report.model import amounts, curves, runs, time_series
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.report.model.display import as_notebook_html, as_text
 from energy_callbacks.report.model.metrics import Metric
@@ -113,14 +113,14 @@ class EnergyReport:
     measuring: runs.MeasuringCost
     environment: dict[str, str]
     method_notes: tuple[str, ...]
-    timeline: tuple[runs.Span, ...]
-    series: tuple[runs.Series, ...]
+    timeline: tuple[curves.Span, ...]
+    series: tuple[curves.Series, ...]
     ranks: tuple[runs.RankUse, ...] = ()
     imbalances: tuple[runs.Imbalance, ...] = ()
     batch_sizes: tuple[BatchSizeCurve, ...] = ()
     advice: tuple[Advice, ...] = ()
     metrics: tuple[Metric, ...] = ()
-    progress: runs.Progress | None = None
+    progress: curves.Progress | None = None
     profile: Profile | None = None
     power_changes: tuple[PowerChange, ...] = ()
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from energy_callbacks.core.extras import requires
-from energy_callbacks.report.model.runs import Series
+from energy_callbacks.report.model.curves import Series
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from energy_callbacks.core.config import Devices
 from energy_callbacks.core.errors import SourceUnavailable
+from energy_callbacks.core.settings.checks import Devices
 
 MASK_VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
 ORDER_VARIABLE: Final = "CUDA_DEVICE_ORDER"

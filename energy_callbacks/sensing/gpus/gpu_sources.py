@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from energy_callbacks.core.config import Devices, check_settings
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.core.guard import logger
+from energy_callbacks.core.settings.checks import Devices, check_settings
 from energy_callbacks.sensing import time_limit
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.frameworks import loaded_frameworks

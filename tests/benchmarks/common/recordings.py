@@ -35,7 +35,7 @@ _FIELDS: Final = {"average_w": "mean of 1 s", "instant_w": "instant"}
 _DEVICE: Final = Device(key="gpu0", kind="gpu", scope="gpu", name="recorded")
 _WINDOW_S: Final = 1.0
 _POLLINGS, _WINDOWS = 20, 100
-# A poll every 0.1 s, plus or minus a quarter (sensing/sources/nvidia/readers.py).
+# A poll every 0.1 s, plus or minus a quarter (sensing/sources/nvidia/power.py).
 _POLL_S: Final = (0.075, 0.125)
 # Two calls of the counter, each up to 24 ms, and its period (docs/how-it-measures.md).
 _SEEN_AFTER_S, _TICK_S = 0.048, 0.1

@@ -63,7 +63,7 @@ def test_no_requests_for_some_time() -> None:
 
 def test_recorded_requests() -> None:
     """They arrive at their times, each once, and their rate is a mean."""
-    arrivals = Recorded([0.0, 1.0, 1.0, 30.0], rate_window_s=10.0)
+    arrivals = Recorded([0.0, 1.0, 1.0, 30.0])
     assert arrivals.until(0.5) == [0.0]
     assert arrivals.next_s() == 1.0
     assert arrivals.until(1.0) == [1.0, 1.0]

@@ -14,7 +14,6 @@ from energy_callbacks.inference.control.protocols import Abilities, Need, Operat
 from energy_callbacks.inference.planner.problem import Footprint, Problem
 from energy_callbacks.inference.profile.sweeps import equal
 from energy_callbacks.inference.records import Configuration, Interval, Prediction
-from energy_callbacks.inference.serve import pictures
 from energy_callbacks.inference.serve.arrivals import Arrivals, ClosedLoop, Poisson
 from energy_callbacks.inference.serve.fixed import Fixed
 from energy_callbacks.inference.serve.machine import SimulatedMachine
@@ -24,6 +23,7 @@ from energy_callbacks.inference.serve.session import serve
 from energy_callbacks.inference.serve.shadow import ShadowTuner, neighbours
 from energy_callbacks.inference.serve.steps_over_time import StepsOverTime
 from energy_callbacks.inference.simulated.presets import simulated_gpu
+from tests.gpu import serve_picture
 
 FOUR = equal("resnet50", 25.0, 16, 4)
 
@@ -131,14 +131,14 @@ def test_an_estimated_energy_is_labelled() -> None:
 def test_a_picture(tmp_path: Path) -> None:
     """It has the power, the cap and the throughput of all windows."""
     report = run(Proportional(), CapSchedule(((0.0, 400.0), (5.0, 300.0))), 10)
-    power, throughput = pictures.power_figure(report).axes
+    power, throughput = serve_picture.power_figure(report).axes
     values = [patch.get_data().values.tolist() for patch in power.patches]
     assert values == [
         [one.power_mean_w for one, _ in report.windows],
         [cap_w for _, cap_w in report.windows],
     ]
     assert len(throughput.patches) == 1
-    pictures.write_power(tmp_path / "power.png", report)
+    serve_picture.write_power(tmp_path / "power.png", report)
     assert (tmp_path / "power.png").read_bytes()[:4] == b"\x89PNG"
 
 

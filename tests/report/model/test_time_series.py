@@ -12,7 +12,7 @@ import pytest
 
 from energy_callbacks.core.errors import MissingExtraError
 from energy_callbacks.report import EnergyReport, save
-from energy_callbacks.report.model.runs import Series
+from energy_callbacks.report.model.curves import Series
 from energy_callbacks.report.model.time_series import as_csv
 
 GPU = Series(

@@ -2,8 +2,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from energy_callbacks.core.config import check_settings
 from energy_callbacks.core.errors import SourceUnavailable
+from energy_callbacks.core.settings.checks import check_settings
 from energy_callbacks.sensing.gpus.devices import (
     GpuInfo,
     choose,

@@ -11,7 +11,7 @@ from energy_callbacks.core.units import (
     watts_from_milliwatts,
 )
 from energy_callbacks.sensing.schedule import next_reading_s
-from energy_callbacks.sensing.sources.nvidia.readers import (
+from energy_callbacks.sensing.sources.nvidia.card import (
     NvmlCard,
     PolledQuantities,
     Query,

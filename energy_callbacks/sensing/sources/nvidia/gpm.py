@@ -13,7 +13,7 @@ from typing import Any, Final
 from energy_callbacks.core.records import Channel, Quantity, Reading, Sensor
 from energy_callbacks.sensing.clock import PUNCTUAL_S
 from energy_callbacks.sensing.schedule import BEAT_S, next_reading_s
-from energy_callbacks.sensing.sources.nvidia.readers import NvmlCard, answer, known
+from energy_callbacks.sensing.sources.nvidia.card import NvmlCard, answer, known
 
 # Interval between two samples, in multiples of ``schedule.BEAT_S``. Taking a sample takes 0.2 ms
 # (H200, driver 580). NVML requires more than 100 ms between two samples, because it refreshes its

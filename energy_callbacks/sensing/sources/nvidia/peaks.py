@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from energy_callbacks.core.records import Peak
 from energy_callbacks.core.units import hertz_from_megahertz
-from energy_callbacks.sensing.sources.nvidia.readers import answer
+from energy_callbacks.sensing.sources.nvidia.card import answer
 
 # FLOP of the tensor cores (fp16, since Ampere also bf16, dense matrices; a multiply-add is two
 # FLOP) per FP32 core and clock, by compute capability. Tensor cores of a multiprocessor: NVIDIA's

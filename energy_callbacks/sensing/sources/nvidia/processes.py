@@ -5,7 +5,7 @@ from typing import Any
 
 from energy_callbacks.core.errors import SourceUnavailable
 from energy_callbacks.sensing import time_limit
-from energy_callbacks.sensing.sources.nvidia.readers import answer
+from energy_callbacks.sensing.sources.nvidia.card import answer
 from energy_callbacks.sensing.sources.nvidia.source import session
 
 # Time limit for listing the processes of a card, s.

@@ -17,19 +17,12 @@ from energy_callbacks.core.records import Channel, Device, Quantity, Reading
 from energy_callbacks.core.units import watts_from_milliwatts
 from energy_callbacks.sensing.clock import Clock
 from energy_callbacks.sensing.gpus.devices import GpuInfo, card_of_old_mig_name
+from energy_callbacks.sensing.sources.nvidia.card import NvmlCard, Reader, answer, tried
 from energy_callbacks.sensing.sources.nvidia.gauges import GAUGES
 from energy_callbacks.sensing.sources.nvidia.gpm import activity, permission_note
 from energy_callbacks.sensing.sources.nvidia.known_sensors import generation
 from energy_callbacks.sensing.sources.nvidia.peaks import peak
-from energy_callbacks.sensing.sources.nvidia.readers import (
-    EnergyCounter,
-    NvmlCard,
-    Reader,
-    SampledPower,
-    answer,
-    power,
-    tried,
-)
+from energy_callbacks.sensing.sources.nvidia.power import EnergyCounter, SampledPower, power
 
 # Bounds of the interval between two calls of ``read``, s.
 _WAIT_S: Final = 1.0

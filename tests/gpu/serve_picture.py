@@ -20,13 +20,8 @@ def write_power(path: Path, report: ServeReport) -> None:
         canvas.savefig(path, facecolor=PAPER, metadata=metadata)
 
 
-def power_figure(report: ServeReport, *, width_in: float = 11.0) -> "Canvas":
-    """Return the figure: power and cap, and below it throughput; lines mark changes of tenants.
-
-    Args:
-        report: the report.
-        width_in: width in inches.
-    """
+def power_figure(report: ServeReport) -> "Canvas":
+    """Return the figure: power and cap, and below it throughput; lines mark changes of tenants."""
     windows = [window for window, _ in report.windows]
     start_s = windows[0].start_s
     edges_s = [0.0, *(one.end_s - start_s for one in windows)]
@@ -36,7 +31,7 @@ def power_figure(report: ServeReport, *, width_in: float = 11.0) -> "Canvas":
         if before.point.configuration.tenants != after.point.configuration.tenants
     ]
     caps_w = [cap_w for _, cap_w in report.windows]
-    with panels(width_in, 5.5, 2, 1) as (canvas, (power, throughput)):
+    with panels(11.0, 5.5, 2, 1) as (canvas, (power, throughput)):
         powers_w = [one.power_mean_w for one in windows]
         power.stairs(powers_w, edges_s, color=BLUES[0], baseline=None, label="power, mean of 1 s")
         power.stairs(caps_w, edges_s, color=ORANGES[0], baseline=None, label="cap")
