@@ -32,7 +32,6 @@ from energy_callbacks.core.config import (
     DISABLED_VARIABLE,
     ConfigSettings,
     EnergyConfig,
-    check_methods,
     check_names,
     is_disabled,
     settings_in_use,
@@ -47,6 +46,7 @@ from energy_callbacks.core.guard import (
     pass_on_signals,
 )
 from energy_callbacks.core.records import Device, Energy
+from energy_callbacks.core.settings.checks import check_methods
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output, check_outputs
 from energy_callbacks.report_process import meter_reports, summary

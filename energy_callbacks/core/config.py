@@ -207,23 +207,6 @@ def check_names(owner: str, names: Collection[str], known: Collection[str]) -> N
             raise TypeError(f"{owner} has no setting {name!r}; {hint}")
 
 
-def check_methods(what: str, value: object, methods: Sequence[str], advice: str) -> None:
-    """Check that a value of the user is an object with certain methods.
-
-    Args:
-        what: noun for the message, such as ``a clock``.
-        value: the value.
-        methods: names of at least two methods.
-        advice: what to do instead.
-
-    Raises:
-        TypeError: if a method is missing, or if the value is a class.
-    """
-    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in methods):
-        names = f"{', '.join(methods[:-1])} and {methods[-1]}"
-        raise TypeError(f"{what} has the methods {names}, got {value!r}; {advice}")
-
-
 def is_disabled() -> bool:
     """Return whether the variable ``ENERGY_CALLBACKS_DISABLED`` disables all measurements."""
     return is_on(DISABLED_VARIABLE)

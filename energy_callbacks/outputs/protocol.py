@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from energy_callbacks.core.config import check_methods
+from energy_callbacks.core.settings.checks import check_methods
 
 Value = str | float | bool
 """Value of a configuration or hyperparameter."""

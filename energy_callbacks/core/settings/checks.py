@@ -66,6 +66,23 @@ def check_function(name: str, value: Function | None) -> Function | None:
     return value
 
 
+def check_methods(what: str, value: object, methods: Sequence[str], advice: str) -> None:
+    """Check that a value of the user is an object with certain methods.
+
+    Args:
+        what: noun for the message, such as ``a clock``.
+        value: the value.
+        methods: names of at least two methods.
+        advice: what to do instead.
+
+    Raises:
+        TypeError: if a method is missing, or if the value is a class.
+    """
+    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in methods):
+        names = f"{', '.join(methods[:-1])} and {methods[-1]}"
+        raise TypeError(f"{what} has the methods {names}, got {value!r}; {advice}")
+
+
 def check_value(name: str, value: object) -> None:
     """Check the value of one setting of ``EnergyConfig``.
 

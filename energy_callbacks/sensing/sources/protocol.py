@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from energy_callbacks.core.config import check_methods
 from energy_callbacks.core.records import Channel, Reading
+from energy_callbacks.core.settings.checks import check_methods
 
 
 class Source(Protocol):
