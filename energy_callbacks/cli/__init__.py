@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     code = 0
     if sys.stdout is None:  # the descriptor is closed
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the exit
+    options.replace_unprintable()
     try:
         with options.until_reader_ends():
             arguments = _parse(argv)

@@ -203,7 +203,7 @@ def _print(findings: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     console.print(Text(findings["summary"], style="bold"))
     for section in (_devices, _unavailable, _settings, _grid):
         for part in section(findings):

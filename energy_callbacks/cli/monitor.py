@@ -129,7 +129,7 @@ def _show(
     from rich.console import Console
     from rich.live import Live
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     for source, reason, _ in missing:
         console.print(f"not measured: {source}: {reason}", markup=False, style="dim")
     if missing:

@@ -124,7 +124,8 @@ def _plain(value: Any) -> Any:
 def _print_json(answer: QueryAnswer) -> None:
     names = _different(answer.columns)
     rows = (dict(zip(names, map(_plain, row), strict=True)) for row in answer.rows)
-    lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
+    is_ascii = not options.prints_all_characters()
+    lines = ",\n".join(json.dumps(row, ensure_ascii=is_ascii, allow_nan=False) for row in rows)
     print(f"[\n{lines}\n]" if lines else "[]")
 
 

@@ -30,7 +30,7 @@ class JobProgress:
         from rich import progress
         from rich.console import Console
 
-        console = Console(stderr=True, highlight=False)
+        console = Console(stderr=True, highlight=False, emoji=False)
         if not self._is_quiet and console.is_terminal and not console.is_dumb_terminal:
             # No refresh thread: it could receive signals that the main thread blocks.
             self._bar = progress.Progress(

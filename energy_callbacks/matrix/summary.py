@@ -107,7 +107,8 @@ def _print(plan: MatrixPlan, table: MatrixTable, answer: MatrixVerdict, page: Pa
     for row in table.rows:
         rich_table.add_row(*map(Text, cells(plan, row, answer)))
     # If the output is not a terminal, the lines may be long, so that no cell is cut off.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _FILE_COLUMNS)
+    width = None if sys.stdout.isatty() else _FILE_COLUMNS
+    console = Console(highlight=False, emoji=False, width=width)
     console.print(rich_table)
     caveats = answer.comparison.caveats if answer.comparison is not None else ()
     for line in (answer.sentence, *table.notes, *(one.message for one in caveats), str(page)):

@@ -1,6 +1,7 @@
 """What is the same for every command: --json, -q and -v, exit codes, completion."""
 
 import argparse
+import io
 import json
 import logging
 import shutil
@@ -330,3 +331,17 @@ def test_a_standard_output_that_is_full(words: str) -> None:
     assert found == 1
     command = words.partition(" ")[0]
     assert told == f"energy-callbacks {command}: standard output: No space left on device\n"
+
+
+def test_a_standard_output_that_is_not_utf_8(place, no_charts, monkeypatch):  # noqa: F811
+    """Characters that its encoding does not have are replaced in texts, and escaped in JSON."""
+    (place / "a").rename(place / "größer")
+    printed = []
+    for arguments in (["report", "größer/energy"], ["list", "--json"]):
+        output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+        monkeypatch.setattr(sys, "stdout", output)
+        assert main(arguments) == 0
+        output.seek(0)
+        printed.append(output.read())
+    assert "finished ? " in printed[0]
+    assert any("größer" in one["folder"] for one in json.loads(printed[1]))

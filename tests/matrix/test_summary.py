@@ -70,6 +70,12 @@ def test_what_is_cheaper_beyond_chance_is_real(tmp_path: Path) -> None:
     assert "each other one uses more energy, the next mid (+33.3 %" in found["answer"]
 
 
+def test_names_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A value that is also the name of an emoji is not replaced by it."""
+    matrix(tmp_path, {":100:": 300.0, "b": 400.0}, repeats=2)
+    assert ":100: uses the least energy" in capsys.readouterr().out.replace("\n", " ")
+
+
 def test_what_chance_may_have_done_is_not(tmp_path: Path) -> None:
     """300.1 W and 300 W are not distinguished within 2 % of scatter; 500 W is more."""
     found = matrix(tmp_path, {"a": 300.1, "b": 300.0, "c": 500.0})

@@ -167,7 +167,18 @@ def until_reader_ends() -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     """Print a value of JSON types."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json.dumps(value, indent=2, ensure_ascii=not prints_all_characters()))
+
+
+def prints_all_characters() -> bool:
+    """Return whether the encoding of standard output has all characters."""
+    return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+
+
+def replace_unprintable() -> None:
+    """Print ``?`` for each character that the encoding of standard output does not have."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and not prints_all_characters():
+        sys.stdout.reconfigure(errors="replace")
 
 
 def foreign_output(arguments: argparse.Namespace) -> AbstractContextManager[Any]:
