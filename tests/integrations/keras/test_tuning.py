@@ -518,8 +518,9 @@ def test_beside_the_callback(tmp_path: Any) -> None:
         model = stateful()
         tune_batch_size(model, *rows(), meter=meter, **QUICK)
         model.fit(*rows(), verbose=0, callbacks=[ours])
-        phases = {phase.name for phase in meter.report().phases}
-    assert {"tuning", "train"} <= phases
+    [attempt] = meter.report().attempts
+    assert attempt.status == "finished"
+    assert {"tuning", "train"} <= {phase.name for phase in meter.report().phases}
 
 
 def test_workers_end() -> None:
