@@ -423,8 +423,8 @@ class EnergyMeter:
     def data_ready(self, t_s: float | None = None) -> None:
         """Report that the next batch has arrived.
 
-        The time from the first ``batch_done`` since the last step, or else from the end of that
-        step, to ``data_ready`` counts as waiting for data, unless the phase changes in this time.
+        The time from ``batch_done`` or the end of a step to ``data_ready`` counts as waiting for
+        data, unless the phase changes in this time.
 
         Args:
             t_s: monotonic time of the event in seconds; ``None`` is now.
@@ -432,7 +432,7 @@ class EnergyMeter:
         self._mark_step(READY, _DATA_READY, t_s)
 
     def batch_done(self, t_s: float | None = None) -> None:
-        """Report that the training begins to wait for the next batch; see ``data_ready``.
+        """Report that a batch without an optimizer step is done; see ``data_ready``.
 
         Args:
             t_s: monotonic time of the event in seconds; ``None`` is now.
@@ -490,7 +490,7 @@ class EnergyMeter:
         elif kind == READY:
             self.data_ready(t_s)
         else:
-            self.batch_done(t_s)
+            self._mark_step(kind, _BATCH_DONE, t_s)
 
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
         """Return whether all attempts of the run together have used up its budget.

@@ -15,8 +15,9 @@ from energy_callbacks.core import forks
 if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd
 
-READY, DONE, STEP = range(3)
-"""Kinds of events: a batch has arrived, the wait for the next batch begins, a step is done."""
+READY, DONE, STEP, FETCH = range(4)
+"""Kinds of events: a batch has arrived; a batch without an optimizer step is done; a batch with a
+step is done; the training begins to fetch a batch, which follows ``DONE`` or ``STEP``."""
 
 # An event: its kind; monotonic time; samples; tokens; and the end of the step, if CUDA events
 # measure the ends. It is a plain tuple, because creating a named tuple would take three times as
@@ -48,7 +49,7 @@ class StepMarks:
         self.append((READY, self.now_s(), None, None, None))
 
     def done(self) -> None:
-        """Report that the training begins to wait for the next batch (``batch_done``)."""
+        """Report that a batch without an optimizer step is done (``batch_done``)."""
         self.append((DONE, self.now_s(), None, None, None))
 
     def step(self, samples: float | None = None, tokens: float | None = None) -> None:

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from energy_callbacks.accounting.step_marks import DONE, READY, StepMarks
+from energy_callbacks.accounting.step_marks import FETCH, READY, StepMarks
 from energy_callbacks.meter import EnergyMeter
 
 
@@ -116,7 +116,7 @@ class TrainerPatches:
         self._saves = MethodPatch("save_checkpoint", _timed_save, meter)
         self._waits = (
             MethodPatch("on_run_start", _waiting, meter),
-            MethodPatch("_on_before_fetch", functools.partial(_marked, DONE), meter),
+            MethodPatch("_on_before_fetch", functools.partial(_marked, FETCH), meter),
             MethodPatch("_on_after_fetch", functools.partial(_marked, READY), meter),
         )
 

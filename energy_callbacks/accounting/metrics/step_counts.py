@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from energy_callbacks.accounting.step_marks import DONE, READY, STEP, Event, StepMarks
+from energy_callbacks.accounting.step_marks import DONE, FETCH, READY, STEP, Event, StepMarks
 from energy_callbacks.core.guard import FirstWarning, pass_on_signals
 from energy_callbacks.sensing.estimation.series import Array
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
 
 # Further kinds of events: counts of earlier steps, and a change of phase.
-_COUNTS, _PAUSE = range(STEP + 1, STEP + 3)
+_COUNTS, _PAUSE = range(FETCH + 1, FETCH + 3)
 # An optimizer step, or counts that were missing in earlier steps: monotonic time; samples; tokens;
 # waiting time since the previous step, s; number of steps (1, or 0 for counts of earlier steps);
 # the end of the step; and whether the phase has changed since the previous step.
@@ -106,8 +106,8 @@ class StepLog:
     """Queue of events from the training thread to the journal's thread, which counts them.
 
     The training thread only appends events. The journal's thread counts the steps, and finds the
-    waits for data. A wait ends with ``READY``. It begins with the first ``DONE`` since the last
-    ``STEP`` or ``READY``, or with ``STEP`` if there is no such ``DONE``.
+    waits for data: from ``DONE``, or else from ``FETCH``, or else from ``STEP``, to the next
+    ``READY``.
 
     Args:
         start_s: monotonic time of the attempt's start.
@@ -130,8 +130,8 @@ class StepLog:
         self._new: deque[_Step] = deque()
         self._samples = _WorkCount("samples", "batch_size_fn")
         self._tokens = _WorkCount("tokens", "tokens_fn")
-        self._done_s: float | None = None
-        self._is_done = False  # whether ``DONE`` has set the time
+        self._stepped_s: float | None = None  # time of the last ``STEP``
+        self._done_s: float | None = None  # time at which a wait has begun after it
         self._is_paused = True
         self._durations_s: deque[float] = deque(maxlen=_MOST_STEPS)
         self._wait_s = 0.0
@@ -183,21 +183,21 @@ class StepLog:
             self._marked_s = max(self._marked_s, t_s)
             if kind == STEP:
                 new.append((t_s, samples, tokens, self._wait_s, 1, end, self._is_paused))
-                self._done_s, self._is_done = t_s, False
+                self._stepped_s, self._done_s = t_s, None
                 self._wait_s, self._is_paused = 0.0, False
             elif kind == READY:
                 self.sees_waits = True
-                done_s, self._done_s, self._is_done = self._done_s, None, False
-                if done_s is not None and t_s > done_s:
-                    self._wait_s += t_s - done_s
-                    waits.extend((done_s, t_s))
-            elif kind == DONE:
-                if not self._is_done:
-                    self._done_s, self._is_done = t_s, True
+                start_s = self._stepped_s if self._done_s is None else self._done_s
+                self._stepped_s = self._done_s = None
+                if start_s is not None and t_s > start_s:
+                    self._wait_s += t_s - start_s
+                    waits.extend((start_s, t_s))
+            elif kind == DONE or (kind == FETCH and self._done_s is None):
+                self._done_s = t_s
             elif kind == _COUNTS:
                 new.append((t_s, samples, tokens, 0.0, 0, None, False))
-            else:
-                self._done_s, self._is_done, self._is_paused = None, False, True
+            elif kind == _PAUSE:
+                self._stepped_s, self._done_s, self._is_paused = None, None, True
 
     def take_waits(self, now_s: float) -> tuple[Array, float]:
         """Return the waits that ended since the last call, and the time up to which all are known.
@@ -206,7 +206,8 @@ class StepLog:
         """
         self._read_events()
         waits, self._waits = np.array(self._waits).reshape(-1, 2), array("d")
-        return waits, now_s if self._done_s is None else min(self._done_s, now_s)
+        start_s = self._stepped_s if self._done_s is None else self._done_s
+        return waits, now_s if start_s is None else min(start_s, now_s)
 
     def advance(self, until_s: float) -> StepCounts:
         """Count the steps that ended by ``until_s``; return the counts at the last of them."""

@@ -1,10 +1,13 @@
 """Steps, their samples and tokens, and waiting for data."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from energy_callbacks.accounting.metrics.step_counts import StepLog
+from energy_callbacks.accounting.step_marks import DONE, FETCH, READY, STEP
 from energy_callbacks.sensing.frameworks.step_ends import StepEnds
 from energy_callbacks.testing import FakeClock
 from tests.accounting import step_events
@@ -190,3 +193,23 @@ def test_the_period_follows_when_steps_become_slower() -> None:
         step_events.step(log, t_s, None, None)
     log.advance(t_s)
     assert log.period_s == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("events", "wait_s"),
+    [
+        # Without an event of its own, the wait begins with the end of the step.
+        ([(STEP, 1.0), (READY, 4.0)], 3.0),
+        ([(STEP, 1.0), (DONE, 2.0), (READY, 4.0)], 2.0),
+        ([(STEP, 1.0), (FETCH, 3.0), (READY, 4.0)], 1.0),
+        # Creating an iterator is a wait, and fetches its first batch.
+        ([(STEP, 1.0), (DONE, 2.0), (FETCH, 3.0), (READY, 4.0)], 2.0),
+        ([(STEP, 1.0), (FETCH, 2.0), (READY, 3.0), (READY, 4.0)], 1.0),
+    ],
+)
+def test_the_begin_of_a_wait(events: list[tuple[int, float]], wait_s: float) -> None:
+    """A wait begins with ``DONE``, or else with ``FETCH``, or else with the step."""
+    log = StepLog(0.0)
+    for kind, t_s in (*events, (STEP, 5.0)):
+        log.append((kind, t_s, 1, None, None))
+    assert log.advance(math.inf).wait_s == pytest.approx(wait_s)

@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader, TensorDataset
 
-from energy_callbacks.accounting.step_marks import DONE, READY
+from energy_callbacks.accounting.step_marks import FETCH, READY
 from energy_callbacks.lightning import GpuEnergyCallback
 from energy_callbacks_lightning import method_patch
 from tests.benchmarks.common.hook_times import HookTimer
@@ -77,8 +77,8 @@ def callback_of(times: HookTimer, every: int | None, folder: Path) -> GpuEnergyC
         return marked[kind](method, kind, marks)
 
     marked = {
-        kind: times.timed(mark, name, begins_step=kind == DONE)
-        for kind, name in ((DONE, "_on_before_fetch"), (READY, "_on_after_fetch"))
+        kind: times.timed(mark, name, begins_step=kind == FETCH)
+        for kind, name in ((FETCH, "_on_before_fetch"), (READY, "_on_after_fetch"))
     }
     method_patch._mark = of_kind
     times.wrap(method_patch, "_save")
