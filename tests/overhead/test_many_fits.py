@@ -74,3 +74,10 @@ def test_slopes_are_those_of_the_second_half() -> None:
     assert found.objects == pytest.approx(0.1)
     assert found.allocated == pytest.approx(200.0)
     assert found.resident == pytest.approx(300.0)
+
+
+def test_objects_that_appear_once_are_no_leak() -> None:
+    """200 objects in the middle of the second half are those of one event, not of each fit."""
+    looks = np.arange(10.0)
+    held = np.stack([looks * 0, looks * 0, 200.0 * (looks > 7), looks * 0, looks * 0], axis=1)
+    assert left(held, 100).objects == 0.0
