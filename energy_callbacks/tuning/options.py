@@ -93,7 +93,7 @@ def search_settings(options: TuningOptions, ranks: int, memory_bytes: int | None
             f"{', '.join(sorted(OPTIONS))}"
         )
     for name, (kind, words) in _OBJECTS.items():
-        check_type(name, options.get(name), kind | None, words)
+        check_type(name, options.get(name), (kind, type(None)), words)
     asked: dict[str, Any] = {k: v for k, v in options.items() if k in _OF_SEARCH}
     total = options.get("global_batch_size")
     if total is not None:
