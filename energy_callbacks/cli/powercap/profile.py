@@ -18,7 +18,7 @@ from energy_callbacks.inference.profile import sweeps
 from energy_callbacks.inference.profile.sweeps import Job
 from energy_callbacks.inference.records import Configuration, MeasuredWindow, Mode, Phase, needed
 from energy_callbacks.inference.traces import append, read
-from energy_callbacks.inference.traces.table import COLUMNS
+from energy_callbacks.inference.traces.table import HEADER
 from energy_callbacks.powercap.settings import Knob, Setting
 
 HELP = "measure throughput, latency and power of models that share a GPU"
@@ -162,8 +162,7 @@ def _rows(path: Path) -> list[MeasuredWindow]:
     text = path.read_bytes()
     whole = text[: text.rfind(b"\n") + 1]
     if whole != text:
-        head = ",".join(COLUMNS).encode()
-        if text[: len(head)] != head[: len(text)]:
+        if not HEADER.startswith(text[: len(HEADER)]):
             raise ValueError(f"{path} is no trace; name another file with --out")
         logger.warning("%s: the last line is incomplete, and is removed", path)
         os.truncate(path, len(whole))

@@ -35,6 +35,8 @@ _NUMBERS: Final = tuple(
 COLUMNS: Final = (
     "schema_version", *_WORDS, *_TENANTS, *_SETTINGS, *_NUMBERS, _RATES, *_TEXTS
 )  # fmt: skip
+HEADER: Final = f"{','.join(COLUMNS)}\n".encode()
+"""First line of a trace."""
 
 
 def append(path: Path, window: MeasuredWindow) -> None:
@@ -44,20 +46,19 @@ def append(path: Path, window: MeasuredWindow) -> None:
         ValueError: if the file is no trace.
         OSError: if it cannot be written.
     """
-    header = _text([], has_header=True).encode()
     with os.fdopen(atomic_files.open_to_append(path), "ab+") as file:
         file.seek(0)
-        begin = file.read(len(header))
-        if begin not in (b"", header):
+        begin = file.read(len(HEADER))
+        if begin not in (b"", HEADER):
             raise ValueError(f"{path} is no trace of version {VERSION}; name another file")
-        file.write(_text([window], has_header=not begin).encode())
+        file.write((b"" if begin else HEADER) + _lines([window]))
         file.flush()
         os.fsync(file.fileno())
 
 
 def write(path: Path, windows: Sequence[MeasuredWindow]) -> None:
     """Write windows to a file; an older file is replaced."""
-    path.write_text(_text(windows, has_header=True), encoding="utf-8")
+    path.write_bytes(HEADER + _lines(windows))
 
 
 def window(line: Line) -> MeasuredWindow:
@@ -108,13 +109,10 @@ def tenants(line: Line, names: Sequence[str] | None = None) -> tuple[Tenant, ...
     )
 
 
-def _text(windows: Sequence[MeasuredWindow], *, has_header: bool) -> str:
+def _lines(windows: Sequence[MeasuredWindow]) -> bytes:
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    if has_header:
-        writer.writeheader()
-    writer.writerows(map(_cells, windows))
-    return text.getvalue()
+    csv.DictWriter(text, COLUMNS, lineterminator="\n").writerows(map(_cells, windows))
+    return text.getvalue().encode()
 
 
 def _cells(one: MeasuredWindow) -> dict[str, Any]:

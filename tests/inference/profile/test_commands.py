@@ -265,30 +265,35 @@ def test_verify_measures_the_mode_of_the_plan(
     assert f"{path} is for training, not for inference; use" in capsys.readouterr().err
 
 
-def test_verify_refuses_a_plan_for_another_gpu(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("field", "names", "text"),
+    [
+        (
+            "gpu_name",
+            ("NVIDIA H200", "NVIDIA H200 (simulated)", ""),
+            "is for NVIDIA H200, but --gpu sim:h200 is NVIDIA H200 (simulated); name",
+        ),
+        (
+            "dataset",
+            ("caltech256", "synthetic", ""),
+            "is for caltech256 data, but this command uses synthetic data; choose",
+        ),
+    ],
+)
+def test_verify_refuses_a_plan_for_another_gpu_or_other_data(
+    field: str,
+    names: tuple[str, ...],
+    text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Both GPUs are named; a plan without a name is of an earlier version, and is run."""
+    """The first name is another one, which the message has; earlier versions wrote none."""
     path, one = tmp_path / "plan.json", plan(rate=1.0, power_w=1.0, cap_w=1000.0)
     words = ["powercap", "verify", str(path), "--gpu", "sim:h200", "--seconds", "1"]
-    for name, code in (("NVIDIA H200", 2), ("NVIDIA H200 (simulated)", 1), ("", 1)):
-        replace(one, prediction=replace(one.prediction, gpu_name=name)).write(path)
+    for name, code in zip(names, (2, 1, 1), strict=True):
+        replace(one, prediction=replace(one.prediction, **{field: name})).write(path)
         assert main(words) == code
-        text = f"{path} is for NVIDIA H200, but --gpu sim:h200 is NVIDIA H200 (simulated); name"
-        assert (text in capsys.readouterr().err) is (code == 2)
-
-
-def test_verify_refuses_a_plan_for_other_data(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The names of the data are compared; a plan of an earlier version has none, and is run."""
-    path, one = tmp_path / "plan.json", plan(rate=1.0, power_w=1.0, cap_w=1000.0)
-    words = ["powercap", "verify", str(path), "--gpu", "sim:h200", "--seconds", "1"]
-    for name, code in (("caltech256", 2), ("synthetic", 1), ("", 1)):
-        replace(one, prediction=replace(one.prediction, dataset=name)).write(path)
-        assert main(words) == code
-        text = f"{path} is for caltech256 data, but this command uses synthetic data; choose"
-        assert (text in capsys.readouterr().err) is (code == 2)
+        assert (f"{path} {text}" in capsys.readouterr().err) is (code == 2)
 
 
 def test_verify_refuses_models_that_do_not_exist(
