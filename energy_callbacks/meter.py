@@ -593,6 +593,17 @@ class EnergyMeter:
         elif end_s > start_s:
             attempt.recorder.window(name, start_s, end_s)
 
+    def _begin_window(self) -> float:
+        """Return ``now_s()``, and measure when the GPU gets there: a ``window`` may begin now."""
+        now_s = self._clock.monotonic_s()
+        self._mark_edge(now_s)
+        return now_s
+
+    @harmless
+    def _mark_edge(self, now_s: float) -> None:
+        if (attempt := self._lifecycle.running) is not None:
+            attempt.recorder.mark_edge(now_s)
+
     def measure(self, name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Return a decorator that measures each call of a function as a phase.
 

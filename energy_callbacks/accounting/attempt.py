@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from energy_callbacks.accounting.device_edges import DeviceEdges
 from energy_callbacks.accounting.grid.grid import Grid, grid_or_unknown
 from energy_callbacks.accounting.grid.intensity_log import IntensityLog, intensity_in
 from energy_callbacks.accounting.journal import disk_sync, journal, redaction
@@ -44,7 +45,7 @@ _ASK_AGAIN_S: Final = 0.005
 # Settings that are copied to the header of the journal unchanged.
 _SETTINGS: Final = (
     "pue", "price_per_kwh", "currency", "sample_interval_s", "raw_readings", "step_events",
-    "max_energy_wh", "max_emissions_g",
+    "phase_events", "max_energy_wh", "max_emissions_g",
 )  # fmt: skip
 
 
@@ -122,12 +123,15 @@ class ActiveAttempt:
         header = self._header(unix_s, grid, surroundings, earlier)
         writer.write(redaction.record(header))
         writer.flush()
-        ends = None
-        if config.step_events:
-            from energy_callbacks.sensing.frameworks.step_ends import StepEnds
+        ends = device_edges = None
+        if config.step_events or config.phase_events:
+            from energy_callbacks.sensing.frameworks.work_ends import WorkEnds
 
-            ends = StepEnds(clock)
-        self.recorder = JournalRecorder(self.timeline, writer, clock, self._start_s, ends)
+            ends = WorkEnds(clock) if config.step_events else None
+            device_edges = DeviceEdges(WorkEnds(clock)) if config.phase_events else None
+        self.recorder = JournalRecorder(
+            self.timeline, writer, clock, self._start_s, ends, device_edges
+        )
         self.steps = self.recorder.steps
         self.metrics = MetricLog(self.recorder, config.tag_prefix)
         if problem:

@@ -25,11 +25,14 @@ from energy_callbacks.sensing.sampler import Notice
 from energy_callbacks.sensing.timeline import Timeline
 
 if TYPE_CHECKING:
-    from energy_callbacks.sensing.frameworks.step_ends import StepEnds
+    from energy_callbacks.accounting.device_edges import DeviceEdges
+    from energy_callbacks.sensing.frameworks.work_ends import WorkEnds
 
 # Number of seconds for which ``settled_s`` and ``seen_s`` wait for a device without readings. Lines
 # with energies may wait longer, see ``Timeline.complete_s``.
 _PATIENCE_S = 6.0
+# A window that ended less than this time ago ends now, s.
+_NOW_S = 0.001
 # Number of spans and windows that ``trained`` knows; older ones are forgotten.
 _MOST_SPANS = 10_000
 # Highest share of steps whose ends no CUDA event has measured; if it is higher, a warning is
@@ -52,6 +55,8 @@ class JournalRecorder:
         start_s: monotonic time of the attempt's start; times in the journal are relative to this.
         ends: measures the ends of steps with CUDA events; ``None`` to use the times at which the
             steps were queued.
+        device_edges: measures with CUDA events when the GPU reaches a phase; ``None`` to estimate
+            it.
 
     Attributes:
         phases: stack of phases.
@@ -66,12 +71,14 @@ class JournalRecorder:
         writer: JournalWriter,
         clock: Clock,
         start_s: float,
-        ends: "StepEnds | None" = None,
+        ends: "WorkEnds | None" = None,
+        device_edges: "DeviceEdges | None" = None,
     ) -> None:
         self.phases = PhaseStack(start_s)
         self.steps = StepLog(start_s, ends)
         self._measured = MeasuredLines(timeline, self.steps, writer, start_s)
-        self._by_phase = PhaseEnergy(timeline)
+        self._device_edges = device_edges
+        self._by_phase = PhaseEnergy(timeline, device_edges)
         self.timeline = timeline
         self._writer = writer
         self._clock = clock
@@ -117,12 +124,23 @@ class JournalRecorder:
     def _note_change(self, t_s: float) -> None:
         self.steps.pause()
         self.timeline.pin(t_s)
+        self.mark_edge(t_s)
         self.event("phase", t_s, phase=self.phases.name)
+
+    def mark_edge(self, t_s: float) -> None:
+        """Measure when the GPU reaches the work that is queued from now, ``t_s``, on.
+
+        Called at each change of phase. A window that is reported later should begin at ``t_s``.
+        """
+        if self._device_edges is not None:
+            self._device_edges.mark(t_s)
 
     def window(self, name: str, start_s: float, end_s: float) -> None:
         """Assign a past span of time to the phase ``name``, and queue the span for the journal."""
         self.timeline.pin(start_s)
         self.timeline.pin(end_s)
+        if self._clock.monotonic_s() - end_s < _NOW_S:
+            self.mark_edge(end_s)
         span = PhaseSpan(name=name, start_s=start_s, end_s=end_s)
         self._new_windows.append(span)
         if name != "train":
@@ -196,6 +214,8 @@ class JournalRecorder:
         until_s = now_s if self._end_s is None else math.inf  # the last readings are after the end
         self._measured.write_series(now_s, until_s)
         self._writer.flush()  # before all that may take long while the training runs Python code
+        if self._device_edges is not None:
+            self._device_edges.settle()
         self._by_phase.update(final_s, is_final=is_final)
         is_asked = self.is_asked
         self._measured.write_so_far(now_s, final_s, is_due=has_windows or is_asked)
@@ -223,6 +243,8 @@ class JournalRecorder:
             values: further fields of the ``totals`` line.
         """
         self.steps.close()
+        if self._device_edges is not None:
+            self._device_edges.close()
         end_s = self._clock.monotonic_s() if end_s is None else end_s
         now_s = self._end_s = max(end_s, self.steps.advance(math.inf).t_s)
         self.phases.end(now_s)

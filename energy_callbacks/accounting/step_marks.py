@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from energy_callbacks.core import forks
 
 if TYPE_CHECKING:
-    from energy_callbacks.sensing.frameworks.step_ends import StepEnd
+    from energy_callbacks.sensing.frameworks.work_ends import WorkEnd
 
 READY, DONE, STEP, FETCH = range(4)
 """Kinds of events: a batch has arrived; a batch without an optimizer step is done; a batch with a
@@ -22,7 +22,7 @@ step is done; the training begins to fetch a batch, which follows ``DONE`` or ``
 # An event: its kind; monotonic time; samples; tokens; and the end of the step, if CUDA events
 # measure the ends. It is a plain tuple, because creating a named tuple would take three times as
 # long.
-Event = tuple[int, float, float | None, float | None, "StepEnd | None"]
+Event = tuple[int, float, float | None, float | None, "WorkEnd | None"]
 
 
 class StepMarks:

@@ -80,6 +80,9 @@ class EnergyConfig:
         step_events: whether the end of a step is measured with CUDA events, when the GPU has
             finished the step. If ``False``, a step ends when Python has queued the work of the
             step. Events need PyTorch and an NVIDIA GPU, and cost about 10 us per step.
+        phase_events: whether CUDA events measure when the GPU enters a phase, which is later than
+            the host. If ``False``, or without PyTorch and an NVIDIA GPU, the delay is estimated
+            from the readings, and the energies of short phases are less certain.
         max_energy_wh: energy of GPUs and host over all attempts of the run, in Wh, at which the
             training is asked to stop; ``None`` for no limit.
         max_emissions_g: emissions in gCO2e at which the training is asked to stop; ``None`` for no
@@ -117,6 +120,7 @@ class EnergyConfig:
     sample_interval_s: float = _setting(0.8, texts.number)
     raw_readings: bool = _setting(False, texts.boolean)
     step_events: bool = _setting(False, texts.boolean)
+    phase_events: bool = _setting(True, texts.boolean)
     max_energy_wh: float | None = _setting(None, texts.number)
     max_emissions_g: float | None = _setting(None, texts.number)
     power_limit: Any = _setting(None, texts.options)
@@ -179,6 +183,7 @@ class ConfigSettings(TypedDict, total=False):
     sample_interval_s: float
     raw_readings: bool
     step_events: bool
+    phase_events: bool
     max_energy_wh: float | None
     max_emissions_g: float | None
     power_limit: Any

@@ -106,7 +106,7 @@ class EnergyHooks(StepHooks):
                 values, epoch = loop.metrics(logs), state.epoch
                 self._meter.record_metrics(values, step=state.global_step, epoch=epoch)
             self._write(session, logs, state, is_final=False)
-            session.see()
+            session.begin_window()
         session.others.call_last()
 
     def _write(self, session: Session, logs: Logs, state: Any, *, is_final: bool) -> None:

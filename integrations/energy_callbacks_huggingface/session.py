@@ -74,6 +74,10 @@ class Session:
         """Note the time of an event. The next event may assign the time since then to a phase."""
         self.seen_s = self._now_s()
 
+    def begin_window(self) -> None:
+        """Note the time of an event after which the Trainer evaluates or saves, as ``see``."""
+        self.seen_s = self._meter._begin_window()
+
     def begin_training(
         self, args: Any, state: Any, model: Any, log_every_n_steps: int | None
     ) -> None:
@@ -135,7 +139,7 @@ class Session:
         if left_over:
             taken = self._work.take(args, state, loader, left_over, since_step=left_over)
             self._meter.count(*taken)
-        self.see()
+        self.begin_window()
 
     def predict(self) -> None:
         """Note that a batch of an evaluation or prediction has ended.

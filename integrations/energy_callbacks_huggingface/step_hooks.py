@@ -69,6 +69,8 @@ class StepHooks(EnergySessions):
                     marks = session.marks
                     session.seen_s = session.settled_s = now_s = marks.now_s()
                     marks.append((STEP, now_s, samples, None, None))
+                if control.should_save or control.should_evaluate:
+                    session.begin_window()
                 if control.should_save:
                     self._keep(state)
                 if not session.has_budget:

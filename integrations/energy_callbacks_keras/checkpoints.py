@@ -33,10 +33,12 @@ def save_timers(other: Any, meter: EnergyMeter) -> tuple[keras.callbacks.Callbac
     if not isinstance(other, _SAVERS):
         return ()
     begun_s = 0.0
+    # Measuring the start on the GPU takes too long for every batch.
+    begins = meter.now_s if saves_within_epochs(other) else meter._begin_window
 
     def begin(*_: Any, **__: Any) -> None:  # Keras passes ``logs`` by name after batches
         nonlocal begun_s
-        begun_s = meter.now_s()
+        begun_s = begins()
 
     def end(*_: Any, **__: Any) -> None:
         if (now_s := meter.now_s()) - begun_s > _SHORTEST_S:

@@ -69,7 +69,7 @@ def _timed_save(save: Callable[..., Any], meter: EnergyMeter) -> _PatchedMethod:
 
 def _save(save: Callable[..., Any], meter: EnergyMeter, /, *args: Any, **kwargs: Any) -> Any:
     """Save the checkpoint, and assign the time of saving to the phase ``checkpoint``."""
-    start_s = meter.now_s()
+    start_s = meter._begin_window()
     try:
         return save(*args, **kwargs)
     finally:

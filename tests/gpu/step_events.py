@@ -31,9 +31,9 @@ import torch
 
 from energy_callbacks import EnergyConfig, EnergyMeter
 from energy_callbacks.sensing.clock import SystemClock
-from energy_callbacks.sensing.frameworks import step_ends
+from energy_callbacks.sensing.frameworks import work_ends
 from energy_callbacks.sensing.frameworks.cuda_events import CudaEvents, open_events
-from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
+from energy_callbacks.sensing.frameworks.work_ends import WorkEnd, WorkEnds
 from tests.gpu.in_turn import compared
 
 STEP_S = 0.02
@@ -115,8 +115,8 @@ def truth(cycles: int, steps: int = 300, batch: int = 10) -> dict[str, Any]:
     flag = torch.zeros(1, dtype=torch.int32).pin_memory()
     watched = flag.numpy()
     numbers = torch.arange(1, steps + 1, dtype=torch.int32, device="cuda")
-    ends, seen_s = StepEnds(SystemClock()), np.zeros(steps)
-    marked: list[StepEnd] = []
+    ends, seen_s = WorkEnds(SystemClock()), np.zeros(steps)
+    marked: list[WorkEnd] = []
     torch.cuda.synchronize()
     with settling(ends):
         for first in range(0, steps, batch):
@@ -134,8 +134,8 @@ def truth(cycles: int, steps: int = 300, batch: int = 10) -> dict[str, Any]:
 
 def synchronised(cycles: int, steps: int = 100) -> dict[str, Any]:
     """Wait for each step on the host: its end is just before."""
-    ends, seen_s = StepEnds(SystemClock()), np.zeros(steps)
-    marked: list[StepEnd] = []
+    ends, seen_s = WorkEnds(SystemClock()), np.zeros(steps)
+    marked: list[WorkEnd] = []
     with settling(ends):
         for number in range(steps):
             torch.cuda._sleep(cycles // 4)
@@ -145,7 +145,7 @@ def synchronised(cycles: int, steps: int = 100) -> dict[str, Any]:
     return compared_with(marked, seen_s, ends)
 
 
-def compared_with(marked: Sequence[StepEnd], seen_s: Any, ends: StepEnds) -> dict[str, Any]:
+def compared_with(marked: Sequence[WorkEnd], seen_s: Any, ends: WorkEnds) -> dict[str, Any]:
     """Return how long before it was seen each step ended, and how often its bounds are broken."""
     ends.close()
     timed = [(e, s) for e, s in zip(marked, seen_s, strict=True) if e.error_s is not None]
@@ -166,7 +166,7 @@ def compared_with(marked: Sequence[StepEnd], seen_s: Any, ends: StepEnds) -> dic
 class settling:  # noqa: N801 - reads as a word
     """A thread that settles every half second, as that of the journal does."""
 
-    def __init__(self, ends: StepEnds) -> None:
+    def __init__(self, ends: WorkEnds) -> None:
         self._over = threading.Event()
         self._ends = ends
         self._thread = threading.Thread(target=self._run)
@@ -240,7 +240,7 @@ def half_widths(
     events: CudaEvents, count: int, before: Callable[[], None] | None = None
 ) -> dict[str, Any]:
     """Return the half-widths of anchors that were seen in time, and the number of the others."""
-    ends = StepEnds(SystemClock(), lambda: events)
+    ends = WorkEnds(SystemClock(), lambda: events)
     event = events.create()
     found: list[float] = []
     with events.attached():
@@ -254,14 +254,14 @@ def half_widths(
     torch.cuda.synchronize()
     return {
         "half_width_us": quantiles_us(found) if found else None,
-        "good": sum(error_s < step_ends._GOOD_S for error_s in found) / count,
+        "good": sum(error_s < work_ends._GOOD_S for error_s in found) / count,
         "late": count - len(found),
     }
 
 
 def drift(events: CudaEvents, duration_s: float = 5.0) -> dict[str, Any]:
     """Return device time over host time between two narrow anchors, minus one."""
-    ends = StepEnds(SystemClock(), lambda: events)
+    ends = WorkEnds(SystemClock(), lambda: events)
 
     def best() -> Any:
         with events.attached():
@@ -344,7 +344,7 @@ def captures(cycles: int, count: int = 40) -> dict[str, Any]:
 
     Those events are on another stream than the captured one.
     """
-    ends, beside = StepEnds(SystemClock()), torch.cuda.Stream()
+    ends, beside = WorkEnds(SystemClock()), torch.cuda.Stream()
     static = torch.zeros(1024, device="cuda")
     failed: list[str] = []
     over = threading.Event()
@@ -382,7 +382,7 @@ def captures(cycles: int, count: int = 40) -> dict[str, Any]:
         "messages": failed[:3],
         "captures": count,
         "host_marks_inside": inside,
-        "dated_outside": ends.steps - ends.host_marks,
+        "dated_outside": ends.marked - ends.host_marks,
     }
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from energy_callbacks.accounting.device_edges import DeviceEdges
 from energy_callbacks.accounting.phases import PhaseSpan
 from energy_callbacks.core.records import Energy, Method
 from energy_callbacks.core.yielding import yield_if_due
@@ -55,6 +56,7 @@ class _Device:
         is_counted: whether it has an energy counter.
         is_complete: whether the phases of all its intervals were known; ``False`` if readings came
             too late.
+        follows: whether its edges are those that ``DeviceEdges`` has measured.
     """
 
     sums: PhaseSums
@@ -65,6 +67,7 @@ class _Device:
     relative_error: float = 0.0
     is_counted: bool = False
     is_complete: bool = True
+    follows: bool = False
 
 
 class PhaseEnergy:
@@ -72,18 +75,23 @@ class PhaseEnergy:
 
     Args:
         timeline: provides the intervals of the energy curves.
+        device_edges: delays of a GPU behind the host; ``None`` if they are not measured.
 
     Attributes:
         is_complete: whether every moment was assigned to its phase; ``False`` after a window that
             was known too late, or with too many phases. There are no energies then.
     """
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, device_edges: DeviceEdges | None = None) -> None:
         self._timeline = timeline
+        self._device_edges = device_edges
         self._names: list[str] = []
         self._start_s: float | None = None
         self._edges_s: list[float] = []
         self._labels: list[int] = []
+        # The same edges on the GPU, where they were measured, and their delays (NaN: not measured).
+        self._gpu_edges_s: list[float] = []
+        self._delays_s = np.empty(0)
         self._end_s = 0.0
         self._known_s = -math.inf  # edges before this are forgotten
         self._added_s = -math.inf
@@ -153,17 +161,34 @@ class PhaseEnergy:
         self._added_s = end_s
         while is_final and len(self._edges_s) > 1 and self._edges_s[-1] >= until_s:
             del self._edges_s[-1], self._labels[-1]  # a phase that begins at the end
+        self._follow()
         self._forget(until_s)
         for key in self._timeline.metered:
             device = self._devices.get(key)
             if device is None:
                 sums = PhaseSums(self._timeline.shape(key))
                 device = self._devices[key] = _Device(sums, self._start_s)
+            device.follows = self._follows(key)
             # At the end, an interval that reaches beyond it is divided.
             last_s = math.inf if is_final else end_s
             intervals = self._timeline.intervals(key, device.done_s, last_s)
             if intervals is not None and intervals.t_s[0] < end_s:
                 self._add(device, self._within(key, intervals, end_s))
+
+    def _follow(self) -> None:
+        """Compute the edges on the GPU; those that it has not reached yet are infinite."""
+        edges_s = np.array(self._edges_s)
+        self._delays_s = np.full(len(edges_s), math.nan)
+        if self._device_edges is not None:
+            for place, t_s in enumerate(self._edges_s):
+                yield_if_due()
+                self._delays_s[place] = self._device_edges.delay_s(t_s)
+        late_s = np.where(np.isnan(self._delays_s), 0.0, self._delays_s)
+        self._gpu_edges_s = np.maximum.accumulate(edges_s + late_s).tolist()
+
+    def _follows(self, key: str) -> bool:
+        device = self._timeline.channels(key)[0].device
+        return self._device_edges is not None and self._device_edges.are_of(device)
 
     def _within(self, key: str, intervals: Intervals, end_s: float) -> Intervals:
         """Return the intervals without the time before the first phase and after ``end_s``."""
@@ -204,7 +229,7 @@ class PhaseEnergy:
                 end = min(start + _BATCH, last)
                 t_s = intervals.t_s[start : end + 1]
                 sums = device.sums
-                edges = self._edges(t_s[0] - sums.reach_s, t_s[-1] + sums.ahead_s)
+                edges = self._edges(device, t_s[0] - sums.reach_s, t_s[-1] + sums.ahead_s)
                 if kinds[start]:
                     self._add_noise(device, t_s, intervals.noise_j2[start:end], edges)
                     is_exact = bool(kinds[start] == 2) or device.sums.is_exact
@@ -226,22 +251,28 @@ class PhaseEnergy:
         for label, missing_s in zip(edges.labels, np.diff(ends_s).tolist(), strict=True):
             device.missing_s[label] += missing_s
 
-    def _edges(self, start_s: float, end_s: float) -> Edges:
-        first, last = (bisect_right(self._edges_s, t_s) for t_s in (start_s, end_s))
+    def _edges(self, device: _Device, start_s: float, end_s: float) -> Edges:
+        edges_s = self._gpu_edges_s if device.follows else self._edges_s
+        first, last = (bisect_right(edges_s, t_s) for t_s in (start_s, end_s))
         first = max(first, 1)
+        last = max(first, last)
         return Edges(
-            t_s=np.array(self._edges_s[first : max(first, last)]),
-            labels=self._labels[first - 1 : max(first, last)],
+            t_s=np.array(edges_s[first:last]),
+            labels=self._labels[first - 1 : last],
+            delays_s=self._delays_s[first:last] if device.follows else None,
         )
 
     def _forget(self, until_s: float) -> None:
         """Drop edges that no later interval depends on, and those before ``_OLDEST_S``."""
         ends_s = [device.done_s - device.sums.reach_s for device in self._devices.values()]
         old_s = max(min(ends_s, default=-math.inf), until_s - _OLDEST_S)
-        old = bisect_right(self._edges_s, old_s) - 1
+        old = bisect_right(self._gpu_edges_s, old_s) - 1
         if old > 0:
-            del self._edges_s[:old], self._labels[:old]
-            self._known_s = self._edges_s[0]
+            del self._edges_s[:old], self._gpu_edges_s[:old], self._labels[:old]
+            self._delays_s = self._delays_s[old:]
+            self._known_s = self._gpu_edges_s[0]
+            if self._device_edges is not None:
+                self._device_edges.forget(self._edges_s[0])
 
     def energies(self) -> dict[str, dict[str, Energy]]:
         """Return the energy of each device in each phase.
@@ -265,7 +296,8 @@ class PhaseEnergy:
         Args:
             until_s: time up to which energies are final and all spans are known.
         """
-        copies: dict[int, object] = {id(self._timeline): self._timeline}
+        shared = (self._timeline, self._device_edges)
+        copies: dict[int, object] = {id(one): one for one in shared}
         for device in self._devices.values():
             yield_if_due()
             copy.deepcopy(device, copies)  # stores the copy in ``copies``

@@ -15,14 +15,14 @@ from energy_callbacks.core.guard import FirstWarning, pass_on_signals
 from energy_callbacks.sensing.estimation.series import Array
 
 if TYPE_CHECKING:
-    from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
+    from energy_callbacks.sensing.frameworks.work_ends import WorkEnd, WorkEnds
 
 # Further kinds of events: counts of earlier steps, and a change of phase.
 _COUNTS, _PAUSE = range(FETCH + 1, FETCH + 3)
 # An optimizer step, or counts that were missing in earlier steps: monotonic time; samples; tokens;
 # waiting time since the previous step, s; number of steps (1, or 0 for counts of earlier steps);
 # the end of the step; and whether the phase has changed since the previous step.
-_Step = tuple[float, float | None, float | None, float, int, "StepEnd | None", bool]
+_Step = tuple[float, float | None, float | None, float, int, "WorkEnd | None", bool]
 
 # Numbers of steps from which ``period_s`` is computed. Over 64 steps, steps that vary by 4 %
 # have a mean period with a standard error of 0.5 %, which ``sensing.estimation.beats`` assumes.
@@ -122,7 +122,7 @@ class StepLog:
         tally: the counts at the last step that ``advance`` has counted.
     """
 
-    def __init__(self, start_s: float, ends: "StepEnds | None" = None) -> None:
+    def __init__(self, start_s: float, ends: "WorkEnds | None" = None) -> None:
         self.ends = ends
         self._events: deque[Event] = deque()
         self.append = self._events.append
@@ -262,4 +262,4 @@ class StepLog:
     @property
     def host_marks(self) -> tuple[int, int]:
         """Numbers of steps without a CUDA event, and of all steps; ``(0, 0)`` without ``ends``."""
-        return (self.ends.host_marks, self.ends.steps) if self.ends else (0, 0)
+        return (self.ends.host_marks, self.ends.marked) if self.ends else (0, 0)

@@ -238,6 +238,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, Any], object]]] = {
     "sample_interval_s": partial(_check_number, low=0.05, high=1.0),
     "raw_readings": _BOOLEAN,
     "step_events": _BOOLEAN,
+    "phase_events": _BOOLEAN,
     "max_energy_wh": check_positive,
     "max_emissions_g": check_positive,
     "power_limit": _check_power_limit,

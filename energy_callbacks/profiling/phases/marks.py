@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from energy_callbacks.profiling.phases.exposure import Numbers, Spans
-from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
+from energy_callbacks.sensing.frameworks.work_ends import WorkEnd, WorkEnds
 
 OUTSIDE: Final = ""
 """Name for time outside all phases of a step, such as a validation, a checkpoint or a pause."""
@@ -34,9 +34,9 @@ class PhaseMarks:
         name: name of the active phase; ``OUTSIDE`` if no phase is active.
     """
 
-    def __init__(self, ends: StepEnds) -> None:
+    def __init__(self, ends: WorkEnds) -> None:
         self.ends = ends
-        self._marks: deque[tuple[str, StepEnd]] = deque(maxlen=_MOST)
+        self._marks: deque[tuple[str, WorkEnd]] = deque(maxlen=_MOST)
         self.name = OUTSIDE
 
     def begin(self, name: str, t_s: float) -> None:
@@ -54,7 +54,7 @@ class PhaseMarks:
     @property
     def by_device(self) -> bool:
         """Whether the times of more than 98 % of the marks are from events of the device."""
-        return self.ends.host_marks < 0.02 * self.ends.steps
+        return self.ends.host_marks < 0.02 * self.ends.marked
 
     def spans(self) -> tuple[Spans, tuple[str, ...]]:
         """Return the spans between marks, and the names of the phases in the order of a step.

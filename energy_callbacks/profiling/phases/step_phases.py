@@ -21,7 +21,7 @@ from energy_callbacks.profiling.phases.torch_hooks import TorchHooks
 from energy_callbacks.report.model import profile_phases
 from energy_callbacks.report.model.profile_phases import StepPhase
 from energy_callbacks.sensing.clock import Periodic
-from energy_callbacks.sensing.frameworks.step_ends import StepEnds
+from energy_callbacks.sensing.frameworks.work_ends import WorkEnds
 
 # The first steps are skipped: in them code is compiled, caches fill and clock rates still change.
 _SKIPPED_STEPS: Final = 10
@@ -179,7 +179,7 @@ class _PhaseRun:
         if self._device is not None:
             meter.timeline.follow_power(self._device)
         has_events = str(self._device).startswith("gpu") and self._settings.device_events
-        self.marks = PhaseMarks(StepEnds(meter.clock, None if has_events else lambda: None))
+        self.marks = PhaseMarks(WorkEnds(meter.clock, None if has_events else lambda: None))
         self._periodic = meter.clock.every(_SETTLE_S, self._look, name="energy_callbacks phases")
         self._hooks.install()
         self.marks.begin("data wait", t_s)

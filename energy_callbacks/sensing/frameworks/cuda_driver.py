@@ -45,17 +45,28 @@ def uuids() -> tuple[str, ...] | None:
     if driver is None:
         return None
     count = _count(driver)
-    known = tuple(filter(None, (_uuid_of(driver, ordinal) for ordinal in range(count))))
+    known = tuple(filter(None, (_uuid_at(driver, ordinal) for ordinal in range(count))))
     return known if len(known) == count else None
 
 
-def _uuid_of(driver: ctypes.CDLL, ordinal: int) -> str | None:
-    device, answer = ctypes.c_int(), _Uuid()
+def current_uuid(driver: ctypes.CDLL) -> str | None:
+    """Return the UUID of the device of the calling thread's context, as ``uuids`` does."""
+    device = ctypes.c_int()
+    found = driver.cuCtxGetDevice(ctypes.byref(device)) == _SUCCESS
+    return _uuid_of(driver, device) if found else None
+
+
+def _uuid_at(driver: ctypes.CDLL, ordinal: int) -> str | None:
+    device = ctypes.c_int()
+    found = driver.cuDeviceGet(ctypes.byref(device), ordinal) == _SUCCESS
+    return _uuid_of(driver, device) if found else None
+
+
+def _uuid_of(driver: ctypes.CDLL, device: ctypes.c_int) -> str | None:
+    answer = _Uuid()
     # On a MIG instance, version 2 (CUDA 11.4 and newer) returns the UUID of the instance, version 1
     # that of the card.
     ask = getattr(driver, "cuDeviceGetUuid_v2", None) or driver.cuDeviceGetUuid
-    if driver.cuDeviceGet(ctypes.byref(device), ordinal) != _SUCCESS:
-        return None
     if ask(ctypes.byref(answer), device) != _SUCCESS:
         return None
     return str(uuid.UUID(bytes=bytes(answer.bytes)))

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from energy_callbacks.core.errors import SourceLost
 from energy_callbacks.core.units import seconds_from_milliseconds
-from energy_callbacks.sensing.frameworks.cuda_driver import awake_driver
+from energy_callbacks.sensing.frameworks.cuda_driver import awake_driver, current_uuid
 from energy_callbacks.sensing.frameworks.loaded_frameworks import awake_torch
 
 # From cuda.h.
@@ -26,11 +26,17 @@ Event = Any
 
 
 class Events(Protocol):
-    """Interface to the events of a device, which mark the ends of steps.
+    """Interface to the events of a device, which mark the ends of queued work.
 
     ``elapsed_s`` and ``is_done`` may be called from any thread inside ``attached``, and raise
     ``SourceLost`` if the device no longer responds.
+
+    Attributes:
+        uuid: UUID of the device or of its MIG instance, without ``GPU-`` or ``MIG-``; ``None`` if
+            the driver does not return it.
     """
+
+    uuid: str | None
 
     def create(self) -> Event | None:
         """Return a new event; ``None`` if the driver cannot create one."""
@@ -106,6 +112,7 @@ class CudaEvents:
         self._idle = ctypes.c_void_p()
         with self.attached():
             driver.cuStreamCreate(ctypes.byref(self._idle), _NON_BLOCKING)
+            self.uuid = current_uuid(driver)
 
     def create(self) -> Event | None:
         """See ``Events``."""

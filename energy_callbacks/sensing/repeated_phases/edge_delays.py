@@ -54,8 +54,11 @@ That of an H200 was measured as 8 to 20 ms instead of 15 ms (docs/h200.md).
 _RESPONSE_STEP: Final = 0.33
 _BLURS_S: Final = np.array([0.0, 0.015, 0.035, 0.07, 0.12])
 # Before any reading, delays and blurs are taken as exponentially distributed with these means, s.
+# What is left of a measured delay are the lag of the sensor and the start of the first kernel.
 _TYPICAL_DELAY_S: Final = 0.1
 _TYPICAL_BLUR_S: Final = 0.04
+_MEASURED_DELAY_S: Final = 0.005
+_MEASURED_BLUR_S: Final = 0.002
 # A device does not change before its host. Edges seem to be earlier by at most this, s, if the lag
 # of the sensor is smaller than assumed. This limits the differences between delays.
 _EARLY_S: Final = 0.02
@@ -88,6 +91,7 @@ class Candidates:
         measure: part of the parameter space that the candidate stands for.
         shortest_s: blurs are at most this, because edges keep their order.
         response_s: assumed response time of the sensor; 0 for none.
+        is_measured: whether the delays were measured, and the edges are those of the device.
         rounds: number of calls of ``finer``.
     """
 
@@ -97,6 +101,7 @@ class Candidates:
     measure: Array
     shortest_s: float
     response_s: float
+    is_measured: bool = False
     rounds: int = 0
 
     @property
@@ -111,8 +116,9 @@ class Candidates:
     @property
     def prior(self) -> Array:
         """Cost before any reading: twice the negative logarithm of the probability."""
-        delay_s = np.maximum(self.delay_s, 0.0)
-        return 2.0 * (delay_s / _TYPICAL_DELAY_S + self.blur_s / _TYPICAL_BLUR_S)
+        of_delay_s = _MEASURED_DELAY_S if self.is_measured else _TYPICAL_DELAY_S
+        of_blur_s = _MEASURED_BLUR_S if self.is_measured else _TYPICAL_BLUR_S
+        return 2.0 * (np.maximum(self.delay_s, 0.0) / of_delay_s + self.blur_s / of_blur_s)
 
     @property
     def weights(self) -> Array:
@@ -201,14 +207,16 @@ class Candidates:
         )
 
 
-def coarse(response_s: float, shortest_s: float) -> Candidates:
+def coarse(response_s: float, shortest_s: float, *, is_measured: bool) -> Candidates:
     """Return candidates on a grid.
 
     Args:
         response_s: assumed response time of the sensor; 0 for none.
         shortest_s: mean duration of the phase with the shortest one.
+        is_measured: whether the delays were measured, and the edges are those of the device.
     """
-    return replace(_coarse(response_s), shortest_s=shortest_s).possible()
+    grid = _coarse(response_s)
+    return replace(grid, shortest_s=shortest_s, is_measured=is_measured).possible()
 
 
 @cache

@@ -173,7 +173,8 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
     yield_if_due()
     recent = RecentIntervals(sums)
     yield_if_due()
-    fit = _fit(sums, recent, coarse(sums.response_s, sums.shortest_s), 0.0)
+    candidates = coarse(sums.response_s, sums.shortest_s, is_measured=sums.is_dated)
+    fit = _fit(sums, recent, candidates, 0.0)
     if (sums.changes * fit.fits.jumps_w).sum() < sums.mean_w:
         # A delay would move less energy at all edges than between the first and the last phase, at
         # the ends of the attempt.
@@ -182,6 +183,8 @@ def phase_energies(sums: PhaseSums) -> PhaseEnergies:
         if 1.0 / (fit.candidates.shares(fit.cost) ** 2).sum() >= _ENOUGH:
             break
         fit = _fit(sums, recent, fit.candidates.finer(fit.cost), fit.noise.highest)
+    if sums.is_dated:
+        return _with_seldom(fit, _with_measured(fit, _averaged(fit)))
     return _with_seldom(fit, _with_kinds(fit, _averaged(fit)))
 
 
@@ -205,17 +208,29 @@ def _with_kinds(fit: _Fit, equal: PhaseEnergies) -> PhaseEnergies:
         equal: their result.
     """
     kinds = None
-    suspect_s, late_s = _late_s(fit, (_SUSPECT, _INSIGNIFICANT))
+    suspect_s, late_s = _left_j(fit, (_SUSPECT, _INSIGNIFICANT)) / _jumps_w(fit)
     if suspect_s.max() > _EDGE_SHARE * fit.sums.mean_width_s:
         kinds = fit_kinds(fit.sums, fit.recent, fit.exposed, fit.scale)
     if kinds is None:
-        shifted_j = _shifted_j(fit, late_s)
+        shifted_j = _shifted_j(fit, fit.sums.changes, late_s)
         return replace(equal, edge_j=equal.edge_j + shifted_j)
     # The remaining error is assumed to be a share of what the unequal delays have changed.
     energy_j, delay_j = kinds
     changed_j = _UNEQUAL_SHARE * np.abs(energy_j - equal.energy_j)
     edge_j = np.hypot(np.hypot(delay_j, changed_j), _place_j(fit))
     return replace(equal, energy_j=_not_negative(energy_j), edge_j=edge_j)
+
+
+def _with_measured(fit: _Fit, found: PhaseEnergies) -> PhaseEnergies:
+    """Return the result for measured delays, with the errors of the few edges without one.
+
+    What is left at an edge is not a delay, but power that changes slowly or late, such as that of a
+    device which waits for the first batch. At most this energy is in the wrong phase.
+    """
+    (left_j,) = _left_j(fit, (_INSIGNIFICANT,))
+    left_j = fit.sums.changes * left_j
+    shifted_j = _shifted_j(fit, fit.sums.undated, fit.sums.longest_delay_s)
+    return replace(found, edge_j=found.edge_j + left_j.sum(axis=0) + left_j.sum(axis=1) + shifted_j)
 
 
 def _with_seldom(fit: _Fit, found: PhaseEnergies) -> PhaseEnergies:
@@ -364,15 +379,15 @@ def _jitter_of(levels_w: Array, blur_s: Array, fit: _Fit) -> Array:
         choose(levels_w[..., None], levels_w[:, None]) for choose in (np.minimum, np.maximum)
     )
     moved_w = low_w + _MOVED_SHARE * (high_w - low_w)
-    possible = fit.noise.at_edge_j2 / np.maximum(fit.fits.jumps_w, 1e-9) ** 2
+    possible = fit.noise.at_edge_j2 / _jumps_w(fit) ** 2
     variance_s2 = np.minimum(blur_s[:, None, None] ** 2 / 12.0, possible)
     both = fit.sums.changes + fit.sums.changes.T
     jitter: Array = (both * moved_w**2 * variance_s2).sum(axis=2)
     return jitter
 
 
-def _late_s(fit: _Fit, errors: Sequence[float]) -> Array:
-    """Return the time by which edges of a kind must be late to explain what is left, (E, P, P).
+def _left_j(fit: _Fit, errors: Sequence[float]) -> Array:
+    """Return the mean energy that is left at an edge of each kind, (E, P, P).
 
     See ``edge_residuals``.
 
@@ -384,19 +399,28 @@ def _late_s(fit: _Fit, errors: Sequence[float]) -> Array:
     best = fit.fits.best
     delay_s, blur_s = float(fit.candidates.delay_s[best]), float(fit.candidates.blur_s[best])
     half_s = blur_s / 2.0 + fit.sums.mean_width_s
-    found_j = left_at_edges_j(
+    return left_at_edges_j(
         fit.recent, fit.sums.exposures, fit.left_j, delay_s, half_s, errors=errors
     )
-    return found_j / np.maximum(fit.fits.jumps_w, 1e-9)
 
 
-def _shifted_j(fit: _Fit, late_s: Array) -> Array:
+def _jumps_w(fit: _Fit) -> Array:
+    """Return the differences of power between the phases, (P, P), of which none is 0."""
+    return np.maximum(fit.fits.jumps_w, 1e-9)
+
+
+def _shifted_j(fit: _Fit, edges: Array, late_s: Array | float) -> Array:
     """Return bounds of the errors due to edges that are late, (P,).
 
     At most the higher of the two powers is moved.
+
+    Args:
+        fit: the fit.
+        edges: number of such edges of each kind, (P, P).
+        late_s: time by which they are late, (P, P), or the same for all.
     """
     levels_w = fit.fits.levels_w[fit.fits.best]
     moved_j = np.minimum(late_s, fit.sums.shortest_s) * np.maximum(levels_w[:, None], levels_w)
-    shifted_j = fit.sums.changes * moved_j
+    shifted_j = edges * moved_j
     bounds: Array = shifted_j.sum(axis=0) + shifted_j.sum(axis=1)
     return bounds

@@ -11,7 +11,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations
+from itertools import chain, combinations, repeat
 from typing import Final
 
 import numpy as np
@@ -24,6 +24,9 @@ from energy_callbacks.sensing.repeated_phases.grid_sums import GridSums
 
 # Number of the newest intervals that are kept for each phase, so that their noise can be computed.
 _RECENT: Final = 2000
+# Edges count as measured if the delays of at most this share of them are unknown: the last ones,
+# or those while a CUDA graph is captured.
+_FEW_UNDATED: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +34,16 @@ class Edges:
     """Changes of phase.
 
     Attributes:
-        t_s: times of the changes, ascending, (m,).
+        t_s: times of the changes, ascending, (m,): those of the device if they were measured,
+            otherwise those of the host.
         labels: number of the phase before the first change, and after each change, (m + 1,).
+        delays_s: measured delays of the device behind the host, which ``t_s`` includes, (m,); NaN
+            where the delay was not measured; ``None`` if no delay was.
     """
 
     t_s: Array
     labels: Sequence[int]
+    delays_s: Array | None = None
 
     def __len__(self) -> int:
         return len(self.t_s)
@@ -72,12 +79,14 @@ class Stretch:
         return self
 
     @property
-    def changes(self) -> list[tuple[int, int]]:
-        """Phase before and after each edge inside the intervals, if they differ."""
+    def changes(self) -> list[tuple[tuple[int, int], float]]:
+        """Phases before and after each edge inside the intervals, if they differ; its delay."""
         labels = self.edges.labels
         first, last = np.searchsorted(self.edges.t_s, self.t_s[[0, -1]], side="right")
         pairs = zip(labels[first:last], labels[first + 1 : last + 1], strict=True)
-        return [(before, after) for before, after in pairs if before != after]
+        all_s = self.edges.delays_s
+        delays_s = repeat(math.nan) if all_s is None else all_s[first:last].tolist()
+        return [one for one in zip(pairs, delays_s, strict=False) if one[0][0] != one[0][1]]
 
 
 class PhaseSums(GridSums):
@@ -94,6 +103,8 @@ class PhaseSums(GridSums):
         exposures: exposures for the assumed response, of intervals of this shape and of exact ones.
         intervals: number of intervals.
         changes: number of changes from one phase to another, (P, P).
+        undated: number of those whose delay was not measured, (P, P).
+        longest_delay_s: longest measured delay.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -105,6 +116,8 @@ class PhaseSums(GridSums):
         super().__init__(len(self._delays_s))
         self.intervals = 0
         self.changes = np.zeros((0, 0))
+        self.undated = np.zeros((0, 0))
+        self.longest_delay_s = 0.0
         # By the last of the phases in a stretch: phases are numbered as they begin, so phases with
         # high numbers are rare, and would else be gone when the noise is computed.
         self._recent: dict[int, deque[Stretch]] = defaultdict(deque)
@@ -147,6 +160,11 @@ class PhaseSums(GridSums):
         return float(np.min(durations_s[known] / entered[known], initial=math.inf))
 
     @property
+    def is_dated(self) -> bool:
+        """Whether the delays of nearly all edges were measured, and ``t_s`` includes them."""
+        return bool(self.undated.sum() <= _FEW_UNDATED * self.changes.sum())
+
+    @property
     def no_delay(self) -> Array:
         """Weights of the grid for no delay, (G,)."""
         weights: Array = np.eye(len(self._delays_s))[np.abs(self._delays_s).argmin()]
@@ -181,8 +199,10 @@ class PhaseSums(GridSums):
         self.intervals += len(energy_j)
         if len(edges.t_s):
             self._add_exposed(self.exposed(stretch), sorted(set(edges.labels)), width_s, energy_j)
-            for change in stretch.changes:
+            for change, delay_s in stretch.changes:
                 self.changes[change] += 1.0
+                self.undated[change] += math.isnan(delay_s)
+                self.longest_delay_s = np.fmax(self.longest_delay_s, delay_s)
         else:
             self.durations_s[:, edges.labels[0]] += width_s.sum()
             self.rates[:, edges.labels[0]] += energy_j.sum()
@@ -206,6 +226,7 @@ class PhaseSums(GridSums):
         if more > 0:
             self.count = count
             self.changes = np.pad(self.changes, (0, more))
+            self.undated = np.pad(self.undated, (0, more))
             self.durations_s = np.pad(self.durations_s, [(0, 0), (0, more)])
             self.rates = np.pad(self.rates, [(0, 0), (0, more)])
 

@@ -47,7 +47,7 @@ class RecentIntervals:
         self.changes = np.zeros((sums.count, sums.count))
         for one in stretches:
             yield_if_due()
-            for change in one.changes:
+            for change, _ in one.changes:
                 self.changes[change] += 1.0
 
         yield_if_due()

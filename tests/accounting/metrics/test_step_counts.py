@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from energy_callbacks.accounting.metrics.step_counts import StepLog
 from energy_callbacks.accounting.step_marks import DONE, FETCH, READY, STEP
-from energy_callbacks.sensing.frameworks.step_ends import StepEnds
+from energy_callbacks.sensing.frameworks.work_ends import WorkEnds
 from energy_callbacks.testing import FakeClock
 from tests.accounting import step_events
 from tests.sensing.frameworks.scripted_events import ScriptedDevice
@@ -129,7 +129,7 @@ def test_a_step_counts_when_the_device_has_finished_it() -> None:
     """A step queued at 1000 and done at 1005 is counted at 1006, but not at 1002."""
     clock = FakeClock()
     device = ScriptedDevice(clock)
-    log = StepLog(clock.monotonic_s(), StepEnds(clock, lambda: device))
+    log = StepLog(clock.monotonic_s(), WorkEnds(clock, lambda: device))
     device.launch(5.0)
     step_events.step(log, clock.monotonic_s(), 8, None)
     clock.sleep(2.0)
@@ -148,7 +148,7 @@ def test_ends_never_go_back() -> None:
     """An undated step after a dated one does not end before it."""
     clock = FakeClock()
     device = ScriptedDevice(clock)
-    log = StepLog(clock.monotonic_s(), StepEnds(clock, lambda: device, pool_size=1))
+    log = StepLog(clock.monotonic_s(), WorkEnds(clock, lambda: device, pool_size=1))
     device.launch(5.0)
     for _ in range(2):
         step_events.step(log, clock.monotonic_s(), 1, 1)

@@ -12,9 +12,10 @@ from typing import Final, Literal
 
 import numpy as np
 
+from energy_callbacks.accounting.device_edges import DeviceEdges
 from energy_callbacks.accounting.metrics.phase_energy import PhaseEnergy
 from energy_callbacks.accounting.phases import PhaseSpan
-from energy_callbacks.core.records import Energy
+from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.sensing.timeline import Timeline
 from tests.benchmarks.common.power_signal import Array, PowerSignal
 from tests.benchmarks.common.sensor_models import CARD_MODELS, Random, batches
@@ -31,6 +32,8 @@ _ENTRY_S: Final = 0.0003
 _DELAY_SHARE: Final = 0.25
 _DELAY_S: Final = 0.002
 _DELAY_SHARE_OF_PHASE: Final = 0.25
+# Events are off by at most this, s (docs/h200.md).
+_EVENT_ERROR_S: Final = 0.0003
 _MARGIN_S: Final = 4.0  # the signal extends beyond the readings by this
 _START_S: Final = 1000.0
 _BATCH_S: Final = 4.0
@@ -51,6 +54,7 @@ class PhaseCell:
         share: share of the time that validations take.
         stair_s: time between two steps of the staircase.
         levels_w: power in each phase.
+        is_dated: whether CUDA events measure the device's edges.
     """
 
     sensor: str
@@ -63,6 +67,7 @@ class PhaseCell:
     share: float = 0.25
     stair_s: float = 0.06
     levels_w: tuple[tuple[str, float], ...] = tuple(LEVELS_W.items())
+    is_dated: bool = False
 
     @property
     def name(self) -> str:
@@ -71,7 +76,7 @@ class PhaseCell:
         return (
             f"{self.sensor}, {1e3 * self.validation_s:g} ms x {self.repeats}, {self.share:.0%}, "
             f"{self.load}, delay {1e3 * self.delay_s:g} ms{jitter}, "
-            f"lengths +-{self.length_spread:.0%}"
+            f"lengths +-{self.length_spread:.0%}{', events' if self.is_dated else ''}"
         )
 
     @property
@@ -88,7 +93,8 @@ class PhaseCell:
     def is_identified(self) -> bool:
         """Whether levels and delay can be determined, so that the width of intervals is judged."""
         shortest_s = min(self.validation_s, self.train_s)
-        return self.repeats >= 10 and shortest_s >= CARD_MODELS[self.sensor].period_s
+        is_seen = shortest_s >= CARD_MODELS[self.sensor].period_s
+        return self.repeats >= 10 and (is_seen or self.is_dated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +167,25 @@ def _power(cell: PhaseCell, random: Random, names: list[str], device_s: Array) -
     return PowerSignal(all_s, of_phase_w[phase] * heights[stair])
 
 
+class _Events(DeviceEdges):
+    """The device's edges, as CUDA events measure them."""
+
+    def __init__(self, drawn: Training, random: Random) -> None:
+        host_s = [span.start_s for span in drawn.spans]
+        errors_s = random.uniform(-_EVENT_ERROR_S, _EVENT_ERROR_S, len(host_s))
+        device_s = np.maximum(drawn.device_edges_s[:-1] + errors_s, host_s)
+        self._delays_s = dict(zip(host_s, (device_s - host_s).tolist(), strict=True))
+
+    def are_of(self, device: Device) -> bool:
+        return True
+
+    def delay_s(self, t_s: float) -> float:
+        return self._delays_s[t_s]
+
+    def forget(self, until_s: float) -> None:
+        pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """What the package finds in the readings of a card.
@@ -182,7 +207,7 @@ def measured(cell: PhaseCell, drawn: Training, random: Random, gain: float = 1.0
     streams = CARD_MODELS[cell.sensor].streams(drawn.power, start_s, end_s, random, gain)
     timeline = Timeline()
     timeline.register(stream.channel for stream in streams)
-    phases = PhaseEnergy(timeline)
+    phases = PhaseEnergy(timeline, _Events(drawn, random) if cell.is_dated else None)
     waiting = iter(drawn.spans)
     ahead = next(waiting, None)
     for now_s, readings in batches(streams, _BATCH_S):

@@ -31,6 +31,7 @@ EVERYWHERE: dict[str, tuple[Any, str, Any, Any]] = {
     "sample_interval_s": (0.1, "0.2", 0.2, 0.3),
     "raw_readings": (True, "no", False, True),
     "step_events": (True, "0", False, True),
+    "phase_events": (False, "1", True, False),
     "max_energy_wh": (1, "2", 2.0, 3),
     "max_emissions_g": (1, "2", 2.0, 3),
     "power_limit": (

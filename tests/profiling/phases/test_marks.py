@@ -3,14 +3,14 @@
 import numpy as np
 
 from energy_callbacks.profiling.phases.marks import OUTSIDE, PhaseMarks
-from energy_callbacks.sensing.frameworks.step_ends import StepEnds
+from energy_callbacks.sensing.frameworks.work_ends import WorkEnds
 from energy_callbacks.testing import FakeClock
 from tests.sensing.frameworks.scripted_events import ScriptedDevice
 
 
 def marked(*begins):
     """Return marks at given moments, dated by the host."""
-    marks = PhaseMarks(StepEnds(FakeClock(), lambda: None))
+    marks = PhaseMarks(WorkEnds(FakeClock(), lambda: None))
     for name, t_s in begins:
         marks.begin(name, t_s)
     return marks
@@ -63,7 +63,7 @@ def test_events_date_what_the_host_queued_ahead():
     """The host queues ten steps at once; the device works on them one after the other."""
     clock = FakeClock()
     device = ScriptedDevice(clock)
-    marks = PhaseMarks(StepEnds(clock, lambda: device))
+    marks = PhaseMarks(WorkEnds(clock, lambda: device))
     begin_s = clock.monotonic_s()
     for _ in range(10):
         marks.begin("forward", clock.monotonic_s())

@@ -41,6 +41,13 @@ int fakeMode(void) { return mode; }
 
 int cuInit(unsigned flags) { (void)flags; awake = 1; return 0; }
 int cuDeviceGetCount(int *count) { *count = 1; return awake ? 0 : NOT_INITIALIZED; }
+int cuCtxGetDevice(int *device) { *device = 0; return depth ? 0 : INVALID_CONTEXT; }
+int cuDeviceGetUuid_v2(char *uuid, int device)
+{
+    for (int place = 0; place < 16; place++)
+        uuid[place] = (char)(0x10 + device);
+    return 0;
+}
 int cuCtxGetCurrent(void **got) { *got = current; return awake ? 0 : NOT_INITIALIZED; }
 int cuCtxPushCurrent_v2(void *pushed)
 {

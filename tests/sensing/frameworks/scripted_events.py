@@ -30,6 +30,7 @@ class ScriptedDevice:
         is_capturing: the training's stream is being captured into a graph.
         is_lost: the context is gone.
         jump: when the device's clock jumps, and by how much.
+        uuid: the device's.
     """
 
     clock: FakeClock
@@ -40,6 +41,7 @@ class ScriptedDevice:
     is_capturing: bool = False
     is_lost: bool = False
     jump: tuple[float, float] = (1e99, 0.0)
+    uuid: str | None = "1"
     stream: int = 0
     events: list[ScriptedEvent] = field(default_factory=list)
     attached_count: int = 0

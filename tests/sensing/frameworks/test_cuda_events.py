@@ -16,7 +16,7 @@ PROLOGUE = """
 import ctypes, sys, threading, time, types
 from energy_callbacks.sensing.frameworks import cuda_events
 from energy_callbacks.sensing.clock import SystemClock
-from energy_callbacks.sensing.frameworks.step_ends import StepEnds
+from energy_callbacks.sensing.frameworks.work_ends import WorkEnds
 
 def awake():
     library = ctypes.CDLL("libcuda.so.1")
@@ -72,7 +72,7 @@ def test_ends_on_the_journals_thread(run: Run) -> None:
     code = """
     library = awake()
     torch()
-    ends = StepEnds(SystemClock())
+    ends = WorkEnds(SystemClock())
     truth = []
     for _ in range(5):
         library.fakeLaunch(0.05)
@@ -94,7 +94,7 @@ def test_a_capture_is_neither_recorded_nor_spoiled(run: Run) -> None:
     code = """
     library = awake()
     torch()
-    ends = StepEnds(SystemClock())
+    ends = WorkEnds(SystemClock())
     before = ends.mark(time.monotonic())
     library.fakeCapture(1)
     during = ends.mark(time.monotonic())
@@ -111,7 +111,7 @@ def test_a_stream_of_another_device_keeps_host_marks(run: Run) -> None:
     code = """
     awake()
     torch()
-    ends = StepEnds(SystemClock())
+    ends = WorkEnds(SystemClock())
     ends.mark(time.monotonic())
     streams[0] = 0x8
     print(ends.mark(time.monotonic()).end_s is not None, ends.host_marks)
@@ -136,7 +136,7 @@ def test_nothing_is_woken(run: Run, situation: str) -> None:
     {situation}
     is_loaded = lambda: "libcuda" in open("/proc/self/maps").read()
     before = is_loaded()
-    ends = StepEnds(SystemClock())
+    ends = WorkEnds(SystemClock())
     end = ends.mark(5.0)
     ends.settle()
     ends.close()
@@ -151,7 +151,7 @@ def test_a_context_that_is_gone(run: Run) -> None:
     code = """
     awake()
     torch()
-    ends = StepEnds(SystemClock())
+    ends = WorkEnds(SystemClock())
     end = ends.mark(5.0)
     ends._events._context = ctypes.c_void_p(1)
     on_another_thread(ends.settle)
@@ -183,7 +183,7 @@ def test_the_quick_way_to_the_current_stream(run: Run) -> None:
     torch_c._cuda_isCurrentStreamCapturing = lambda: bool(captured)
     captured = []
     del sys.modules["torch"].cuda.current_stream
-    ends = StepEnds(SystemClock())
+    ends = WorkEnds(SystemClock())
     library.fakeLaunch(0.05)
     end = ends.mark(time.monotonic())
     time.sleep(0.1)
@@ -207,7 +207,7 @@ def test_an_error_of_an_earlier_launch_is_left_to_the_training(run: Run) -> None
         raise RuntimeError("CUDA error: device-side assert triggered")
 
     sys.modules["torch"]._C._cuda_isCurrentStreamCapturing = failed
-    ends = StepEnds(SystemClock())
+    ends = WorkEnds(SystemClock())
     end = ends.mark(time.monotonic())
     print(end.end_s == end.queued_s, ends.host_marks)
     """

@@ -67,7 +67,7 @@ def test_distributions_of_delays_are_uniform(blur_s: float, response: float) -> 
 @pytest.mark.parametrize("shortest_s", [0.03, 0.3])
 def test_candidates_are_possible(response_s: float, shortest_s: float) -> None:
     """All delays are in the grid, and edges keep their order; also after refinement."""
-    found = coarse(response_s, shortest_s)
+    found = coarse(response_s, shortest_s, is_measured=False)
     for _ in range(3):
         assert len(found.delay_s)
         assert (found.blur_s <= shortest_s + 1e-9).all()
@@ -78,7 +78,7 @@ def test_candidates_are_possible(response_s: float, shortest_s: float) -> None:
 
 def test_refinement_approaches_the_lowest_cost() -> None:
     """The costs are those of a delay of 61.7 ms, which is not in the first grid."""
-    found = coarse(0.0, 1.0)
+    found = coarse(0.0, 1.0, is_measured=False)
     for _ in range(3):
         found = found.finer(((found.delay_s - 0.0617) / 1e-4) ** 2 + (found.blur_s / 1e-3) ** 2)
     best = np.abs(found.delay_s - 0.0617).min()
@@ -87,7 +87,7 @@ def test_refinement_approaches_the_lowest_cost() -> None:
 
 def test_shares_are_probabilities() -> None:
     """They sum to 1, also for costs that are so large that their exponentials are 0."""
-    found = coarse(0.0, 1.0)
+    found = coarse(0.0, 1.0, is_measured=False)
     shares = found.shares(1e6 + 1e5 * np.arange(len(found.delay_s)))
     assert shares.sum() == pytest.approx(1.0)
     assert np.isfinite(shares).all()

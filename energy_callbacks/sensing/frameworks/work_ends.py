@@ -1,21 +1,21 @@
-"""Determines when the device finished each step, in host time, from CUDA events.
+"""Determines when the device finished queued work, in host time, from CUDA events.
 
 ::
 
-    training thread     mark     queues an event after the work of a step
+    training thread     mark     queues an event after the work of a step, or of a phase
     journal's thread    settle   records an anchor, and computes when past events occurred
 
 CUDA reports only the time between two events. An anchor is an event on an empty stream, so that it
 occurs at once. The host reads its clock before it records an anchor, and again after it has
 observed that the anchor has occurred. This relates device time to host time, even if the training
-has queued much work. The end of a step is the middle of the intersection of two intervals of host
+has queued much work. The end of the work is the middle of the intersection of two intervals of host
 time:
 
-    [anchor recorded, anchor observed] + elapsed +- slack   and   [step queued, step end observed]
+    [anchor recorded, anchor observed] + elapsed +- slack   and   [work queued, end observed]
 
-Here ``elapsed`` is the device time from the anchor to the step's event. ``slack`` bounds the error
+Here ``elapsed`` is the device time from the anchor to the work's event. ``slack`` bounds the error
 of ``elapsed``: the drift between the clocks of device and host plus the resolution. Half the width
-of the intersection bounds the error of the end. No thread waits for the end of a step.
+of the intersection bounds the error of the end. No thread waits for the end of any work.
 """
 
 from collections import deque
@@ -59,12 +59,12 @@ _PATIENCE_S: Final = 20e-3
 
 
 @dataclass(slots=True, eq=False)
-class StepEnd:
-    """The end of a step.
+class WorkEnd:
+    """The end of queued work.
 
     Attributes:
-        queued_s: host time when Python had queued all work of the step on the device, s.
-        end_s: host time when the step ended, s; ``None`` if not known yet; the same as
+        queued_s: host time when Python had queued all of the work on the device, s.
+        end_s: host time when the device finished it, s; ``None`` if not known yet; the same as
             ``queued_s`` if no event shows the end.
         error_s: bound of the error of ``end_s``, s; ``None`` if not known yet, or if no event
             shows the end.
@@ -88,20 +88,20 @@ class _EventAnchor:
         return (self.high_s - self.low_s) / 2.0
 
 
-class StepEnds:
-    """Determines the ends of steps from events of the device.
+class WorkEnds:
+    """Determines the ends of queued work from events of the device.
 
     Attributes:
-        steps: number of marked steps.
-        host_marks: number of steps whose ``end_s`` is the time when they were queued, because no
-            event shows their end.
+        marked: number of calls of ``mark``.
+        host_marks: number of those whose ``end_s`` is the time when the work was queued, because
+            no event shows its end.
 
     Args:
         clock: clock that gives the host time.
         open_events: returns the interface to the device's events, or ``None`` while the training
             uses no device; the default returns that of CUDA.
         pool_size: maximum number of pending events. While that many events are pending, the end of
-            a new step is the time when it was queued.
+            new work is the time when it was queued.
     """
 
     def __init__(
@@ -117,24 +117,29 @@ class StepEnds:
         self._is_over = False
         self._left_to_create = pool_size
         self._free: deque[Event] = deque()
-        self._pending: deque[tuple[StepEnd, Event]] = deque()
+        self._pending: deque[tuple[WorkEnd, Event]] = deque()
         self._anchors: deque[_EventAnchor] = deque()
-        self.steps = 0
+        self.marked = 0
         self.host_marks = 0
 
-    def mark(self, queued_s: float) -> StepEnd:
-        """Record an event after the work of a step, and return an object for the end of the step.
+    @property
+    def device_uuid(self) -> str | None:
+        """UUID of the device, as in ``Events``; ``None`` while the training uses no device."""
+        return self._events.uuid if self._events else None
+
+    def mark(self, queued_s: float) -> WorkEnd:
+        """Record an event after the work queued so far, and return an object for its end.
 
         ``settle`` sets ``end_s`` of this object later; if no event can be recorded, it is set at
         once. The call takes a few microseconds.
 
         Args:
-            queued_s: host time when all work of the step had been queued.
+            queued_s: host time when all of the work had been queued.
         """
         # The usual path calls no helper functions, because calls are slow while the CPU's caches
         # are cold.
-        self.steps += 1
-        end = StepEnd(queued_s)
+        self.marked += 1
+        end = WorkEnd(queued_s)
         events = None if self._is_over else self._events or self._opened()
         if events is None:
             self._keep_host_mark(end)
@@ -162,7 +167,7 @@ class StepEnds:
         return events.create()
 
     def settle(self) -> None:
-        """Determine the ends of steps that have ended, without waiting for steps that still run."""
+        """Determine the ends of work that has ended, without waiting for work that still runs."""
         if self._events is None or self._is_over or not self._pending:
             return
         try:
@@ -199,7 +204,7 @@ class StepEnds:
                 return
             self._free.append(event)
 
-    def _bound(self, end: StepEnd, anchor: _EventAnchor, elapsed_s: float) -> None:
+    def _bound(self, end: WorkEnd, anchor: _EventAnchor, elapsed_s: float) -> None:
         seen_s = self._clock.monotonic_s()
         slack_s = _DRIFT * abs(elapsed_s) + _RESOLUTION_S
         low_s = max(anchor.low_s + elapsed_s - slack_s, end.queued_s)
@@ -237,9 +242,9 @@ class StepEnds:
         return _EventAnchor(event, low_s, clock.monotonic_s())
 
     def close(self) -> None:
-        """Determine the ends of steps that have ended, and release all events.
+        """Determine the ends of work that has ended, and release all events.
 
-        For a step that still runs, the end is the time when it was queued.
+        For work that still runs, the end is the time when it was queued.
         """
         self.settle()
         self._give_up()
@@ -258,7 +263,7 @@ class StepEnds:
             self._keep_host_mark(end)
             self._free.append(event)
 
-    def _keep_host_mark(self, end: StepEnd) -> None:
+    def _keep_host_mark(self, end: WorkEnd) -> None:
         self.host_marks += 1
         end.end_s = end.queued_s
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energy_callbacks.sensing.frameworks.step_ends import StepEnd, StepEnds
+from energy_callbacks.sensing.frameworks.work_ends import WorkEnd, WorkEnds
 from energy_callbacks.testing import FakeClock
 from tests.sensing.frameworks.scripted_events import ScriptedDevice
 
-Marked = list[tuple[StepEnd, float]]
+Marked = list[tuple[WorkEnd, float]]
 
 
 class Bench:
@@ -17,10 +17,10 @@ class Bench:
     def __init__(self, pool_size: int = 4096, **device: float) -> None:
         self.clock = FakeClock()
         self.device = ScriptedDevice(self.clock, **device)  # type: ignore[arg-type]
-        self.ends = StepEnds(self.clock, lambda: self.device, pool_size=pool_size)
+        self.ends = WorkEnds(self.clock, lambda: self.device, pool_size=pool_size)
         self.marked: Marked = []
 
-    def step(self, duration_s: float, host_s: float = 0.0) -> StepEnd:
+    def step(self, duration_s: float, host_s: float = 0.0) -> WorkEnd:
         """The host works for a while, then queues a step that keeps the device busy."""
         self.clock.sleep(host_s)
         self.device.launch(duration_s)
@@ -122,7 +122,7 @@ def test_an_exhausted_pool_leaves_host_marks_and_is_used_again() -> None:
     ends = [bench.step(0.1) for _ in range(5)]
     assert [end.end_s for end in ends[3:]] == [end.queued_s for end in ends[3:]]
     assert all(end.error_s is None for end in ends[3:])
-    assert (bench.ends.host_marks, bench.ends.steps) == (2, 5)
+    assert (bench.ends.host_marks, bench.ends.marked) == (2, 5)
     for _ in range(50):
         bench.settle_after(1.0)
         bench.step(0.1)
@@ -204,7 +204,7 @@ def test_a_device_that_is_used_later() -> None:
     clock = FakeClock()
     device = ScriptedDevice(clock)
     answers = iter([None, device])
-    ends = StepEnds(clock, lambda: next(answers))
+    ends = WorkEnds(clock, lambda: next(answers))
     first = ends.mark(clock.monotonic_s())
     ends.settle()
     second = ends.mark(clock.monotonic_s())
