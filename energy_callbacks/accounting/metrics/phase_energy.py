@@ -50,7 +50,8 @@ class _Device:
         sums: sums over its intervals.
         done_s: end of the last interval in the sums.
         missing_s: time without readings in each phase.
-        noise_j2: variance of the energies of intervals in each phase.
+        noise_j2: variance of the energies of intervals in each phase, if the counter has measured
+            the intervals, and if power readings have.
         method: the least accurate method of all intervals.
         relative_error: bound of the systematic error, as a fraction of the energy.
         is_counted: whether it has an energy counter.
@@ -62,7 +63,7 @@ class _Device:
     sums: PhaseSums
     done_s: float
     missing_s: dict[int, float] = field(default_factory=lambda: defaultdict(float))
-    noise_j2: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    noise_j2: dict[tuple[int, bool], float] = field(default_factory=lambda: defaultdict(float))
     method: Method = METHODS[0]
     relative_error: float = 0.0
     is_counted: bool = False
@@ -231,20 +232,20 @@ class PhaseEnergy:
                 sums = device.sums
                 edges = self._edges(device, t_s[0] - sums.reach_s, t_s[-1] + sums.ahead_s)
                 if kinds[start]:
-                    self._add_noise(device, t_s, intervals.noise_j2[start:end], edges)
                     is_exact = bool(kinds[start] == 2) or device.sums.is_exact
                     energy_j = intervals.energy_j[start:end]
+                    stretch = Stretch(t_s=t_s, energy_j=energy_j, edges=edges, is_exact=is_exact)
+                    self._add_noise(device, stretch, intervals.noise_j2[start:end])
                     yield_if_due()
-                    device.sums.add(
-                        Stretch(t_s=t_s, energy_j=energy_j, edges=edges, is_exact=is_exact)
-                    )
+                    device.sums.add(stretch)
                 else:
                     self._miss(device, t_s[0], t_s[-1], edges)
 
-    def _add_noise(self, device: _Device, t_s: Array, noise_j2: Array, edges: Edges) -> None:
-        labels = np.array(edges.labels)[np.searchsorted(edges.t_s, t_s[:-1], side="right")]
+    def _add_noise(self, device: _Device, stretch: Stretch, noise_j2: Array) -> None:
+        starts = np.searchsorted(stretch.edges.t_s, stretch.t_s[:-1], side="right")
+        labels = np.array(stretch.edges.labels)[starts]
         for label, variance in enumerate(np.bincount(labels, noise_j2).tolist()):
-            device.noise_j2[label] += variance
+            device.noise_j2[label, stretch.is_exact] += variance
 
     def _miss(self, device: _Device, start_s: float, end_s: float, edges: Edges) -> None:
         ends_s = np.clip(np.concatenate([[start_s], edges.t_s, [end_s]]), start_s, end_s)
@@ -333,7 +334,9 @@ def _rounded(value: float) -> float:
 def _noise_j(device: _Device, found: PhaseEnergies, label: int) -> float:
     """Return the standard error of a phase's energy due to the energies of its intervals.
 
-    With a counter, the sum over all phases is known better.
+    Between two power readings, it is due to changes of power, of which the fit knows those between
+    phases. With a counter, the sum over all phases is known better.
     """
     known = found.duration_s[label] / found.duration_s.sum() if device.is_counted else 0.0
-    return math.sqrt(device.noise_j2[label] * (1.0 - known))
+    between_j2 = found.unexplained[label] * device.noise_j2[label, False]
+    return math.sqrt((device.noise_j2[label, True] + between_j2) * (1.0 - known))

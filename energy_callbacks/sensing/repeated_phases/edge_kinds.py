@@ -52,16 +52,17 @@ def _sums(recent: RecentIntervals, exposed: Array) -> GridSums:
     sums = GridSums(size)
     sums.count = count
     sums.square = float((recent.energy_j**2 / recent.width_s).sum())
-    sums.durations_s, sums.rates = np.empty((size, count)), np.empty((size, count))
+    sums.exposed_s, sums.rates = np.empty((size, count)), np.empty((size, count))
     sums.products = {pair: np.empty((size, size)) for pair in combinations(range(count), 2)}
     for rows in pieces(np.arange(size), _ROWS):
         part = exposed[:, rows]
-        sums.durations_s[rows] = part.sum(axis=-1).T
+        sums.exposed_s[rows] = part.sum(axis=-1).T
         sums.rates[rows] = (part @ (recent.energy_j / recent.width_s)).T
         weighted = part / recent.width_s
         for (p, q), products in sums.products.items():
             yield_if_due()
             products[rows] = weighted[p] @ exposed[q].T
+    sums.durations_s = sums.exposed_s
     return sums
 
 

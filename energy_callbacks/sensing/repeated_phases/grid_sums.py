@@ -33,19 +33,21 @@ class Fits:
     Attributes:
         products: M, (n, P, P).
         rates: b, (n, P).
+        durations_s: D, (n, P).
         levels_w: P, (n, P).
         misfit: weighted sum of squares that the fit leaves, J^2/s, (n,).
     """
 
     products: Array
     rates: Array
+    durations_s: Array
     levels_w: Array
     misfit: Array
 
     @property
     def energy_j(self) -> Array:
         """Energies of the phases, E, (n, P)."""
-        return divided_j(self.products, self.rates, self.levels_w)
+        return divided_j(self.products, self.rates, self.durations_s, self.levels_w)
 
     @property
     def best(self) -> int:
@@ -72,7 +74,8 @@ class GridSums:
         count: number of phases so far, P.
         products: sum of x_kp x_kq / w_k for two points of the grid, (G, G), by p and q with p < q.
             Pairs of phases without a common interval may have none.
-        durations_s: sum of x_kp, s, (G, P).
+        exposed_s: sum of x_kp, s, (G, P).
+        durations_s: D, s, (G, P).
         rates: sum of x_kp e_k / w_k, J, (G, P).
         square: sum of e_k^2 / w_k, J^2/s.
     """
@@ -80,6 +83,7 @@ class GridSums:
     def __init__(self, size: int) -> None:
         self.count = 0
         self.products: dict[tuple[int, int], Array] = {}
+        self.exposed_s = np.zeros((size, 0))
         self.durations_s = np.zeros((size, 0))
         self.rates = np.zeros((size, 0))
         self.square = 0.0
@@ -108,11 +112,18 @@ class GridSums:
         misfit += self.square - 2.0 * (levels_w * rates).sum(axis=1)
         misfit += ridge_s * ((levels_w - mean_w) ** 2).sum(axis=1)
         misfit = np.maximum(misfit, 0.0)
-        return Fits(products=products, rates=rates, levels_w=levels_w, misfit=misfit)
+        return Fits(
+            products=products,
+            rates=rates,
+            durations_s=weights @ self.durations_s,
+            levels_w=levels_w,
+            misfit=misfit,
+        )
 
     def energies_j(self, weights: Array, levels_w: Array) -> Array:
         """Return E of n candidates, or of one, for n sets of powers, (n, P)."""
-        return divided_j(self._products(weights), weights @ self.rates, levels_w)
+        products, durations_s = self._products(weights), weights @ self.durations_s
+        return divided_j(products, weights @ self.rates, durations_s, levels_w)
 
     def _products(self, weights: Array) -> Array:
         products = np.zeros((len(weights), self.count, self.count))
@@ -124,7 +135,7 @@ class GridSums:
             products[:, p, q] = products[:, q, p] = np.concatenate(sums)
         of_others = products.sum(axis=2)
         phases = np.arange(self.count)
-        products[:, phases, phases] = weights @ self.durations_s - of_others
+        products[:, phases, phases] = weights @ self.exposed_s - of_others
         return products
 
 
@@ -147,12 +158,16 @@ def mixing(products: Array) -> Array:
     return mixed
 
 
-def divided_j(products: Array, rates: Array, levels_w: Array) -> Array:
-    """Return the energies of the phases, E = b + (T - M) P, (n, P).
+def divided_j(products: Array, rates: Array, durations_s: Array, levels_w: Array) -> Array:
+    """Return the energies of the phases, E = b + (D - M) P + D c, (n, P).
 
     Args:
         products: M, (n, P, P) or (P, P).
         rates: b, (n, P) or (P,).
+        durations_s: D, (n, P) or (P,).
         levels_w: P, (n, P).
     """
-    return rates + (mixing(products) @ levels_w[..., None])[..., 0]
+    fitted_j = (products @ levels_w[..., None])[..., 0]
+    energy_j = rates - fitted_j + durations_s * levels_w
+    surplus_j = energy_j.sum(axis=-1, keepdims=True) - rates.sum(axis=-1, keepdims=True)
+    return energy_j - surplus_j * durations_s / durations_s.sum(axis=-1, keepdims=True)

@@ -92,6 +92,8 @@ class PhaseEnergies:
         stderr_j: standard errors due to noise, and to delays that differ from edge to edge.
         edge_j: half-widths of the 95 % interval of the error due to unknown delays and responses.
         duration_s: durations without gaps in the readings.
+        unexplained: share of the squared changes of power between readings that are not due to
+            phases; 1 with a counter alone.
         shows_edges: whether phases differ enough in power that a fit is better than division in
             proportion to time.
     """
@@ -100,6 +102,7 @@ class PhaseEnergies:
     stderr_j: Array
     edge_j: Array
     duration_s: Array
+    unexplained: Array
     shows_edges: bool = True
 
 
@@ -196,6 +199,7 @@ def _in_proportion(sums: PhaseSums) -> PhaseEnergies:
         stderr_j=nothing,
         edge_j=nothing,
         duration_s=sums.durations_s[0],
+        unexplained=np.ones(sums.count),
         shows_edges=False,
     )
 
@@ -312,8 +316,22 @@ def _averaged(fit: _Fit) -> PhaseEnergies:
         energy_j=_not_negative(mean_j),
         stderr_j=np.sqrt(weights[likely] @ variances),
         edge_j=np.hypot(NORMAL_95 * np.sqrt(weights @ (energy_j - mean_j) ** 2), _place_j(fit)),
-        duration_s=weights @ fit.fits.products.sum(axis=2),
+        duration_s=weights @ fit.fits.durations_s,
+        unexplained=_unexplained(fit),
     )
+
+
+def _unexplained(fit: _Fit) -> Array:
+    """Return ``PhaseEnergies.unexplained`` of the best candidate in the newest intervals, (P,)."""
+    recent = fit.recent
+    used = (recent.place[1:] > 0) & ~recent.is_exact[1:]
+    changes_w, left_w = (
+        np.diff(energy_j / recent.width_s)[used] ** 2 for energy_j in (recent.energy_j, fit.left_j)
+    )
+    in_phase = (np.abs(fit.exposed) / recent.width_s)[:, 1:][:, used]
+    left, changes = in_phase @ left_w, in_phase @ changes_w
+    shares: Array = np.where(left < changes, left / np.maximum(changes, 1e-9), 1.0)
+    return shares
 
 
 def _place_j(fit: _Fit) -> Array:

@@ -10,7 +10,7 @@ differ from edge to edge, and for other responses are linear combinations of tho
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, combinations, repeat
 from typing import Final
 
@@ -199,11 +199,13 @@ class PhaseSums(GridSums):
         self.intervals += len(energy_j)
         if len(edges.t_s):
             self._add_exposed(self.exposed(stretch), sorted(set(edges.labels)), width_s, energy_j)
+            self.durations_s += self._durations_s(stretch).T
             for change, delay_s in stretch.changes:
                 self.changes[change] += 1.0
                 self.undated[change] += math.isnan(delay_s)
                 self.longest_delay_s = np.fmax(self.longest_delay_s, delay_s)
         else:
+            self.exposed_s[:, edges.labels[0]] += width_s.sum()
             self.durations_s[:, edges.labels[0]] += width_s.sum()
             self.rates[:, edges.labels[0]] += energy_j.sum()
         self._keep(stretch, max(edges.labels))
@@ -213,7 +215,7 @@ class PhaseSums(GridSums):
     ) -> None:
         """Add intervals with exposures to the phases in ``used``, (P, G, n)."""
         yield_if_due()
-        self.durations_s += exposed.sum(axis=-1).T
+        self.exposed_s += exposed.sum(axis=-1).T
         self.rates += (exposed @ (energy_j / width_s)).T
         weighted = exposed / width_s
         for pair in combinations(used, 2):
@@ -227,6 +229,7 @@ class PhaseSums(GridSums):
             self.count = count
             self.changes = np.pad(self.changes, (0, more))
             self.undated = np.pad(self.undated, (0, more))
+            self.exposed_s = np.pad(self.exposed_s, [(0, 0), (0, more)])
             self.durations_s = np.pad(self.durations_s, [(0, 0), (0, more)])
             self.rates = np.pad(self.rates, [(0, 0), (0, more)])
 
@@ -244,3 +247,8 @@ class PhaseSums(GridSums):
         exposed = exposure.after_jumps(since_s, width_s, edges.signs(self.count))
         exposed[edges.labels[0]] += width_s
         return exposed
+
+    def _durations_s(self, stretch: Stretch) -> Array:
+        """Return the time of each phase in a stretch for each delay, (P, G)."""
+        whole = replace(stretch, t_s=stretch.t_s[[0, -1]], is_exact=True)
+        return self.exposed(whole)[..., 0]

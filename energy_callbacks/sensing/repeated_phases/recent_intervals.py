@@ -22,6 +22,7 @@ class RecentIntervals:
         width_s: widths, (N,).
         energy_j: energies, (N,).
         place: place of each interval in its stretch, (N,).
+        is_exact: whether each interval contains the energy between its ends, (N,).
         changes: number of edges inside the intervals from one phase to another, (P, P).
         before: phase that the edge of each pair ends, (K,).
         after: phase that the edge of each pair begins, (K,).
@@ -62,7 +63,8 @@ class RecentIntervals:
         edges_s = np.concatenate([one.t_s for one in edges])
         self._start_s = starts_s[self._interval] - edges_s[edge]
         self._end_s = self._start_s + self.width_s[self._interval]
-        self._is_exact = np.repeat([one.is_exact for one in stretches], sizes)[self._interval]
+        self.is_exact = np.repeat([one.is_exact for one in stretches], sizes)
+        self._is_exact = self.is_exact[self._interval]
         # An edge may belong to neighbouring stretches.
         self._moment = np.unique(edges_s, return_inverse=True)[1][edge]
 
