@@ -334,9 +334,14 @@ def _rounded(value: float) -> float:
 def _noise_j(device: _Device, found: PhaseEnergies, label: int) -> float:
     """Return the standard error of a phase's energy due to the energies of its intervals.
 
-    Between two power readings, it is due to changes of power, of which the fit knows those between
-    phases. With a counter, the sum over all phases is known better.
+    Between two power readings, the error is due to changes of power. The fit knows those between
+    phases, and they are only an error of the sum over all phases, which is divided in proportion to
+    time. With a counter, this sum is known.
     """
-    known = found.duration_s[label] / found.duration_s.sum() if device.is_counted else 0.0
-    between_j2 = found.unexplained[label] * device.noise_j2[label, False]
-    return math.sqrt((device.noise_j2[label, True] + between_j2) * (1.0 - known))
+    share = found.duration_s[label] / found.duration_s.sum()
+    unexplained = found.unexplained.tolist()
+    own_j2 = device.noise_j2[label, True] + unexplained[label] * device.noise_j2[label, False]
+    if device.is_counted:
+        return math.sqrt(own_j2 * (1.0 - share))
+    known_j2 = sum((1.0 - u) * device.noise_j2[p, False] for p, u in enumerate(unexplained))
+    return math.sqrt(own_j2 + known_j2 * share**2)

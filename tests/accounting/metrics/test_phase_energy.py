@@ -1,5 +1,6 @@
 """Energies of phases from readings, spans and windows as they arrive during a training."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from energy_callbacks.accounting.device_edges import DeviceEdges
 from energy_callbacks.accounting.metrics.phase_energy import PhaseEnergy
 from energy_callbacks.accounting.phases import PhaseSpan
 from energy_callbacks.core.records import Channel, Device, Energy, Reading, Sensor
@@ -84,6 +86,7 @@ class Training:
         spans: spans of phases, in time order.
         readings: readings of all devices.
         channels: channels of the devices, registered at these times.
+        device_edges: delays of a GPU, if they are measured.
     """
 
     def __init__(
@@ -91,9 +94,10 @@ class Training:
         spans: Sequence[PhaseSpan],
         readings: Sequence[Reading],
         channels: Sequence[tuple[Channel, float]],
+        device_edges: DeviceEdges | None = None,
     ) -> None:
         self.timeline = Timeline()
-        self.phases = PhaseEnergy(self.timeline)
+        self.phases = PhaseEnergy(self.timeline, device_edges)
         self.windows: list[tuple[float, PhaseSpan]] = []  # with the time at which each is known
         self.edges: list[int] = []  # number of edges that are kept
         self._spans = list(spans)
@@ -481,3 +485,83 @@ def test_energies_up_to_now_change_nothing() -> None:
         true_j = turns * length_s * POWERS_W[name]
         assert so_far[name].energy_j == pytest.approx(true_j, rel=0.05)
     assert asked.run(end_s) == training().run(end_s)
+
+
+class MeasuredEdges(DeviceEdges):
+    """Delays of the device ``gpu0`` behind the host, by the host's time.
+
+    Args:
+        delays_s: the delays; those of other times were not measured.
+    """
+
+    def __init__(self, delays_s: dict[float, float]) -> None:
+        self.delays_s = delays_s
+
+    def are_of(self, device: Device) -> bool:
+        return device.key == "gpu0"
+
+    def delay_s(self, t_s: float) -> float:
+        return self.delays_s.get(t_s, math.nan)
+
+    def forget(self, until_s: float) -> None:
+        for t_s in [t_s for t_s in self.delays_s if t_s < until_s]:
+            del self.delays_s[t_s]
+
+
+def late(load: Load, share: float = 1.0) -> tuple[list[PhaseSpan], MeasuredEdges]:
+    """The host's spans, 60 to 140 ms ahead, and the measured delays of this share of the edges."""
+    dice = np.random.default_rng(0)
+    host_s = load.edges_s - dice.uniform(0.06, 0.14, len(load.edges_s))
+    host_s[0], host_s[-1] = load.edges_s[0], load.edges_s[-1]
+    spans = [
+        PhaseSpan(name=name, start_s=start_s, end_s=end_s)
+        for (name, _), start_s, end_s in zip(
+            load.parts, host_s.tolist(), host_s[1:].tolist(), strict=False
+        )
+    ]
+    is_measured = dice.random(len(host_s)) < share
+    delays_s = (load.edges_s - host_s)[is_measured].tolist()
+    return spans, MeasuredEdges(dict(zip(host_s[is_measured].tolist(), delays_s, strict=True)))
+
+
+def late_training(load: Load, key: str, spans: list[PhaseSpan], edges: DeviceEdges) -> Training:
+    """A training on a device with a counter that is read every 100 ms."""
+    channel = counter(key)
+    readings = load.readings(channel, every(load, 0.1))
+    return Training(spans, readings, [(channel, START_S)], edges)
+
+
+ALIKE = Load(REPEATED.parts, {"train": 600.0, "validation": 560.0})
+
+
+@pytest.mark.parametrize("load", [REPEATED, ALIKE])
+def test_measured_delays_need_no_estimate(load: Load) -> None:
+    """Delays of 60 to 140 ms, which vary: energies within 0.5 %, also of phases that are alike."""
+    spans, edges = late(load)
+    followed = late_training(load, "gpu0", spans, edges)
+    check(followed.run(load.edges_s[-1])["gpu0"], load, 0.005)
+    assert len(edges.delays_s) < 60, "old delays are kept"
+
+
+def test_a_few_delays_that_were_not_measured_widen_the_interval() -> None:
+    """One in 20 edges: each may be late by the longest delay of the others."""
+    followed = late_training(REPEATED, "gpu0", *late(REPEATED, 0.95))
+    check(followed.run(REPEATED.edges_s[-1])["gpu0"], REPEATED, 0.2)
+
+
+@pytest.mark.parametrize(("key", "share"), [("cpu0", 1.0), ("gpu0", 0.0)])
+def test_delays_that_were_not_measured_are_estimated(key: str, share: float) -> None:
+    """On other devices, and if no event was recorded: as wide as the delays vary."""
+    followed = late_training(REPEATED, key, *late(REPEATED, share))
+    check(followed.run(REPEATED.edges_s[-1])[key], REPEATED, 0.15)
+
+
+def test_phases_that_the_gpu_has_not_reached_have_no_energy() -> None:
+    """At the end of the attempt the GPU still trains, and the host is in the next phase."""
+    load = Load([*REPEATED.parts, ("train", 1.0), ("checkpoint", 0.1)])
+    spans, edges = late(load)
+    edges.delays_s[spans[-1].start_s] = math.inf
+    found = late_training(load, "gpu0", spans, edges).run(load.edges_s[-1])["gpu0"]
+    assert "checkpoint" not in found
+    true_j = load.true_j("train") + load.true_j("checkpoint")
+    assert found["train"].energy_j == pytest.approx(true_j, rel=2e-3)

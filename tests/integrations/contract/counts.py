@@ -1,7 +1,11 @@
 """The contract: counts of steps and samples, and the phases to which time and energy belong."""
 
+import json
+
+import numpy as np
 import pytest
 
+from energy_callbacks.accounting.device_edges import DeviceEdges
 from tests.integrations.contract.lab import (
     BATCH_SIZE,
     HOST_W,
@@ -88,6 +92,24 @@ class CountsContract:
         assert by_name["checkpoint"].duration_s == pytest.approx(1.5, abs=1e-3)
         assert by_name["checkpoint"].gpu.energy_j == pytest.approx(POWER_W * 1.5, rel=1e-3)
         assert by_name["train"].duration_s == pytest.approx(30 * STEP_S, abs=1e-3)
+
+    def test_the_gpu_is_asked_when_it_enters_each_phase(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A CUDA event is recorded at every edge, also where a window begins and ends."""
+        marked_s: list[float] = []
+        monkeypatch.setattr(DeviceEdges, "mark", lambda _, t_s: marked_s.append(t_s))
+        ours = bench.callback()
+        bench.fit(CHECKPOINTS, ours)
+        (path,) = ours.run_folder.glob("journal*.jsonl")
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        start_s = marked_s[0] - next(line["t_s"] for line in lines if line.get("kind") == "phase")
+        windows = [line for line in lines if line["type"] == "window"]
+        assert len(windows) >= 3
+        edges_s = [start_s + line[end] for line in windows for end in ("start_s", "end_s")]
+        edges_s += [start_s + line["t_s"] for line in lines if line.get("kind") == "phase"]
+        off_s = np.abs(np.subtract.outer(edges_s[:-1], marked_s)).min(axis=1)
+        assert off_s.max() < 1e-6
 
     def test_evaluate_alone(self, bench: Bench) -> None:
         """The report is finished and has ten batches of validation and no training."""

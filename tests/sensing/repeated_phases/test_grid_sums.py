@@ -14,6 +14,9 @@ WIDTH_S = RANDOM.uniform(0.05, 0.15, INTERVALS)
 ENERGY_J = WIDTH_S * RANDOM.uniform(100.0, 400.0, INTERVALS)
 SHARES = RANDOM.dirichlet(np.ones(PHASES), (POINTS, INTERVALS))
 EXPOSED_S = np.moveaxis(SHARES, -1, 0) * WIDTH_S  # (P, G, N)
+# Readings have seen each phase for a longer or shorter time than it took.
+DURATIONS_S = EXPOSED_S.sum(axis=-1).T * RANDOM.uniform(0.9, 1.1, PHASES)
+DURATIONS_S *= WIDTH_S.sum() / DURATIONS_S.sum(axis=1, keepdims=True)
 
 
 def sums() -> GridSums:
@@ -21,7 +24,8 @@ def sums() -> GridSums:
     found = GridSums(POINTS)
     found.count = PHASES
     found.square = float((ENERGY_J**2 / WIDTH_S).sum())
-    found.durations_s = EXPOSED_S.sum(axis=-1).T
+    found.exposed_s = EXPOSED_S.sum(axis=-1).T
+    found.durations_s = DURATIONS_S
     found.rates = (EXPOSED_S @ (ENERGY_J / WIDTH_S)).T
     for p, q in combinations(range(PHASES), 2):
         found.products[p, q] = EXPOSED_S[p] / WIDTH_S @ EXPOSED_S[q].T
@@ -52,5 +56,8 @@ def test_fits_are_those_to_the_intervals(count: int, first: int, last: int) -> N
         assert found.levels_w[place] == pytest.approx(levels_w, rel=1e-3)
         assert found.misfit[place] == pytest.approx(misfit[0], rel=1e-3)
         left_j = ENERGY_J - levels_w @ exposed_s
-        expected_j = levels_w * exposed_s.sum(axis=1) + exposed_s @ (left_j / WIDTH_S)
+        durations_s = drawn[place] @ DURATIONS_S
+        expected_j = levels_w * durations_s + exposed_s @ (left_j / WIDTH_S)
+        expected_j += durations_s * (ENERGY_J.sum() - expected_j.sum()) / durations_s.sum()
         assert found.energy_j[place] == pytest.approx(expected_j, rel=1e-3)
+        assert found.energy_j[place].sum() == pytest.approx(ENERGY_J.sum())
