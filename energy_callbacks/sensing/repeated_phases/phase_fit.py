@@ -322,7 +322,12 @@ def _averaged(fit: _Fit) -> PhaseEnergies:
 
 
 def _unexplained(fit: _Fit) -> Array:
-    """Return ``PhaseEnergies.unexplained`` of the best candidate in the newest intervals, (P,)."""
+    """Return ``PhaseEnergies.unexplained`` of the best candidate in the newest intervals, (P,).
+
+    If values are read at times unrelated to their updates, exposures are only known in the mean.
+    """
+    if not fit.sums.is_synchronous:
+        return np.ones(fit.sums.count)
     recent = fit.recent
     used = (recent.place[1:] > 0) & ~recent.is_exact[1:]
     changes_w, left_w = (

@@ -100,6 +100,7 @@ class PhaseSums(GridSums):
     Attributes:
         is_exact: ``shape.is_exact``.
         response_s: assumed response time of the sensor; 0 for none.
+        is_synchronous: whether each reading has the time of its value.
         exposures: exposures for the assumed response, of intervals of this shape and of exact ones.
         intervals: number of intervals.
         changes: number of changes from one phase to another, (P, P).
@@ -110,6 +111,7 @@ class PhaseSums(GridSums):
     def __init__(self, shape: Shape) -> None:
         self.is_exact = shape.is_exact
         self.response_s = shape.response_s
+        self.is_synchronous = not shape.period_s
         self._shapes = shape, Shape(is_exact=True)
         self.exposures = Exposure(shape), Exposure(self._shapes[1])
         self._delays_s = delays_s(self.response_s)
