@@ -101,10 +101,10 @@ class CountsContract:
         monkeypatch.setattr(DeviceEdges, "mark", lambda _, t_s: marked_s.append(t_s))
         ours = bench.callback()
         bench.fit(CHECKPOINTS, ours)
-        (path,) = ours.run_folder.glob("journal*.jsonl")
+        (path,) = ours._meter.run_folder.glob("attempts/*/*.jsonl")
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         start_s = marked_s[0] - next(line["t_s"] for line in lines if line.get("kind") == "phase")
-        windows = [line for line in lines if line["type"] == "window"]
+        windows = [line for line in lines if line.get("kind") == "window"]
         assert len(windows) >= 3
         edges_s = [start_s + line[end] for line in windows for end in ("start_s", "end_s")]
         edges_s += [start_s + line["t_s"] for line in lines if line.get("kind") == "phase"]
