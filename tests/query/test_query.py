@@ -383,6 +383,7 @@ def test_every_column_is_in_the_tables():
         "explain select total_wh from reports",
         "from reports as r(a, b, c) select c",
         "select count(*) from reports natural join phases",
+        "select #3 from reports",
     ],
 )
 def test_columns_that_are_not_named_are_there_too(sql):

@@ -80,6 +80,7 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
         steps=_lines(trainings, "steps"),
         epochs=_lines(trainings, "epochs"),
         metrics=_lines(trainings, "metrics"),
+        power_changes=_lines(trainings, "power_changes"),
         profiles={kind: found for one in processes for kind, found in one.profiles.items()},
         batch_sizes=[line for one in processes for line in one.batch_sizes],
         forecast=lead.forecast,

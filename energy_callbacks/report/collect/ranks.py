@@ -231,7 +231,7 @@ def _samples(rows: Sequence[RankUse]) -> _Gap | None:
     if len(per_step) < len(rows):
         return None
     widest = max(_gaps(per_step, [0.0] * len(rows)), key=attrgetter("size"))
-    return widest if widest.size >= _MATTERS * widest.median else None
+    return widest if 0.0 < widest.size >= _MATTERS * widest.median else None
 
 
 def _power(rows: Sequence[RankUse]) -> _Gap | None:

@@ -3,8 +3,10 @@
 The card draws 500 W all the time and the CPU 100 W: each second of any phase takes 600 J.
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +53,12 @@ def folder_of(folder: Path, *attempts: Attempt) -> Path:
     for attempt in attempts:
         write(folder, attempt)
     return folder
+
+
+def append(path: Path, line: dict[str, Any]) -> None:
+    """Add a line after the header of a journal."""
+    header, *others = path.read_text().splitlines()
+    path.write_text("\n".join([header, json.dumps(line), *others, ""]))
 
 
 def test_a_command_alone(tmp_path: Path) -> None:
@@ -145,6 +153,16 @@ def test_metrics_stand_on_the_time_and_the_energy_of_the_command(tmp_path: Path)
     (loss,) = build(folder_of(tmp_path, OUTER, told)).metrics
     assert loss.t_s == pytest.approx((30.0,))
     assert loss.energy_j == pytest.approx((18_000.0,))
+
+
+def test_changes_of_a_power_limit_are_the_trainings(tmp_path: Path) -> None:
+    """300 W from 5 s on, in a training that began after 20 s."""
+    write(tmp_path, OUTER)
+    path = write(tmp_path, FIRST)
+    change = {"type": "event", "kind": "power_limit", "t_s": 5.0, "knob": "limit", "value": 300.0}
+    append(path, change | {"why": "chosen", "devices": [GPU.uuid]})
+    (found,) = build(tmp_path).power_changes
+    assert (found.t_s, found.value) == (25.0, 300.0)
 
 
 def test_a_card_that_only_the_trainings_have_read(tmp_path: Path) -> None:
