@@ -91,6 +91,15 @@ def test_more_jobs_than_an_array_takes(lab: Lab) -> None:
     assert "8 jobs waiting or running;" in lab.run().err
 
 
+def test_jobs_of_another_cluster_are_not_submitted_twice(lab: Lab) -> None:
+    """Only ``squeue --clusters`` knows what ``sbatch --clusters`` has submitted."""
+    slurm = cluster(lab)
+    lab.write(engine="slurm", slurm={"clusters": "far"})
+    assert lab.run().code == 0
+    assert "2 jobs waiting or running;" in lab.run().err
+    assert list(slurm.jobs) == ["100"]
+
+
 def test_a_dry_run_submits_nothing(lab: Lab) -> None:
     """It prints all jobs and scripts, writes no file, and does not need Slurm."""
     lab.write(engine="slurm", repeats=2)

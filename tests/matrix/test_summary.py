@@ -12,6 +12,7 @@ from energy_callbacks.compare import page, plots
 from energy_callbacks.matrix import summary
 from energy_callbacks.matrix.attempts import Results, write_json
 from energy_callbacks.matrix.plan import MatrixPlan
+from energy_callbacks.matrix.rows import read_table
 from tests.report.journals import Attempt, Stretch, write
 
 TRAIN_S = 60.0
@@ -68,6 +69,18 @@ def test_what_is_cheaper_beyond_chance_is_real(tmp_path: Path) -> None:
         "low uses the least energy, 5.00 Wh per run. The difference is significant: "
     )
     assert "each other one uses more energy, the next mid (+33.3 %" in found["answer"]
+
+
+def test_the_energy_per_sample_of_short_runs_is_not_known(tmp_path: Path) -> None:
+    """As that of the run: its error is larger than half of it."""
+    plan = MatrixPlan(name="m", command="x {opt}", parameters={"opt": ["a"]}, repeats=1)
+    results = Results(folder=tmp_path, working_folder=tmp_path)
+    (job,) = plan.jobs()
+    run = results.begin(job)
+    write(run, Attempt(edge_j=30_000.0))
+    results.end(run, 0)
+    (row,) = read_table(plan, results).rows
+    assert (row.energy_j, row.j_per_sample) == (None, None)
 
 
 def test_names_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
