@@ -127,7 +127,7 @@ def test_power_with_a_gap_a_clock_that_goes_back_and_no_numbers(tmp_path):
     rows = [(ZERO_S + n / 10, 100.0) for n in range(101)]
     rows += [(ZERO_S + 20.0 + n / 10, 100.0) for n in range(101)]
     rows += [(ZERO_S + 5.0 + n / 10, 100.0) for n in range(101)]
-    rows[3:3] = [(ZERO_S, "nan"), ("nan", 5.0), ("soon",), (ZERO_S, 1, 2)]
+    rows[3:3] = [(ZERO_S, "nan"), ("nan", 5.0), ("soon",), (ZERO_S, 1, 2), (1e24, 5.0)]
     path = cut(_power(tmp_path / "power.csv", rows), lambda text: len(text) - 3)
     report = load(path)
     assert report.energy.gpu.energy_j == pytest.approx(100.0 * 29.9, rel=1e-3)
