@@ -32,7 +32,7 @@ def header(
     place: Mapping[str, Any] | None = None,
     pue: float = 1.0,
 ) -> Record:
-    """Return the first line of a journal, the header.
+    """Return the first line of a journal, the header, without secrets.
 
     Args:
         log: the log file.
@@ -48,7 +48,7 @@ def header(
             if unknown.
         pue: power usage effectiveness of the building.
     """
-    return {
+    line: Record = {
         "type": "header",
         "format": journal.FORMAT,
         "version": journal.VERSION,
@@ -67,10 +67,12 @@ def header(
         "imported": {"program": program, "file": log.path.name, "choice": log.choice},
         "environment": {
             "tool_version": __version__,
-            "command": command and redaction.text(command),
+            "command": command,
             "imported_from": log.path.name,
         },
     }
+    redacted: Record = redaction.record(line)
+    return redacted
 
 
 def device_line(device: Device, sensors: Mapping[Quantity, Sensor]) -> Record:

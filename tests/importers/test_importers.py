@@ -12,7 +12,7 @@ from energy_callbacks.report.build import gather
 from energy_callbacks.report.charts import catalogue
 from energy_callbacks.report.collect import gpu_stats
 from energy_callbacks.report.render import html
-from tests.importers.logs import MIB, as_json, native, smi, smi_time, times
+from tests.importers.logs import MIB, as_json, native, simple, smi, smi_time, times
 from tests.report.journals import Attempt, write
 
 
@@ -82,6 +82,15 @@ def test_a_kept_log_is_a_run_folder(log, tmp_path):
     assert again.energy == first.energy
     assert (again.run, again.devices, again.series) == (first.run, first.devices, first.series)
     assert again.warnings == first.warnings
+
+
+def test_a_kept_log_has_no_secrets(tmp_path):
+    """Neither in the command, nor in the settings of the training."""
+    told = {"training_command": "train --token X1zvQ", "hf_token": "X1zvQ", "optimizer": "adam"}
+    records = [simple(at, training_metadata=told) for at in times(11, 1.0)]
+    kept = importers.keep(as_json(tmp_path / "log.json", records), tmp_path / "run").read_text()
+    assert "X1zvQ" not in kept
+    assert '"hf_token":"REDACTED","optimizer":"adam"' in kept
 
 
 def test_a_log_never_takes_the_place_of_a_run(log, tmp_path):
