@@ -13,6 +13,7 @@ from energy_callbacks.matrix import summary
 from energy_callbacks.matrix.attempts import Results, write_json
 from energy_callbacks.matrix.plan import MatrixPlan
 from energy_callbacks.matrix.rows import read_table
+from energy_callbacks.matrix.verdict import verdict
 from tests.report.journals import Attempt, Stretch, write
 
 TRAIN_S = 60.0
@@ -155,6 +156,24 @@ def test_one_configuration_is_not_compared(tmp_path: Path) -> None:
     found = matrix(tmp_path, {"a": 300.0})
     assert (found["is_real"], found["ranked_by"]) == (None, None)
     assert found["answer"] == "There are no two configurations to compare. a: 5.00 Wh."
+
+
+@pytest.mark.parametrize("is_in_a_short_run", [False, True])
+def test_a_metric_without_a_measured_report(tmp_path: Path, *, is_in_a_short_run: bool) -> None:
+    """The energies of the others are compared, although no report has metrics."""
+    options = ["a", "b", "short"]
+    plan = MatrixPlan(
+        name="m", command="x {opt}", parameters={"opt": options}, repeats=1, metric="val_accuracy"
+    )
+    results = Results(folder=tmp_path, working_folder=tmp_path)
+    for place, job in enumerate(plan.jobs()):
+        run, is_short = results.begin(job), job.parameters["opt"] == "short"
+        metrics = ACCURACY if is_short and is_in_a_short_run else ()
+        edge_j = 30_000.0 if is_short else 0.0
+        write(run, Attempt(run_id=f"r{place}", edge_j=edge_j, metrics=metrics))
+        results.end(run, 0)
+    found = verdict(plan, read_table(plan, results))
+    assert (found.quantity, set(found.costs_j)) == ("energy_j", {"a", "b"})
 
 
 def test_a_metric_that_nobody_has(tmp_path: Path) -> None:
