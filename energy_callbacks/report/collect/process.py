@@ -260,6 +260,7 @@ def _take_steps(process: ProcessJournal, record: Record) -> None:
 
 
 def _take_metrics(process: ProcessJournal, record: Record) -> None:
+    checks.number(record["t_s"])
     values = {name: checks.number(value) for name, value in record["values"].items()}
     checks.optional(checks.number, record, ("epoch",))
     checks.optional(checks.whole, record, ("step",))
@@ -314,6 +315,8 @@ def _take_totals(process: ProcessJournal, record: Record) -> None:
         raise ValueError(f"no status is called {record['status']!r}")
     checks.optional(checks.text, record, ("error",))
     checks.optional(checks.number, record, ("sampler_cpu_s",))
+    for missed in (record.get("missed_readings") or {}).values():
+        checks.whole(missed)
     process.data_wait = _data_wait(record)
     process.end_s = checks.number(record["t_s"])
     process.totals = record

@@ -145,6 +145,25 @@ def test_a_damaged_line_costs_the_line(folder: Path, kind: str, text: str) -> No
         assert re.search(said, messages(report))
 
 
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("metrics", '"t_s":2.0,', ""),
+        ("totals", '"missed_readings":{}', '"missed_readings":5'),
+    ],
+)
+def test_a_wrong_value_costs_only_the_line(folder: Path, kind: str, old: str, new: str) -> None:
+    """A report can be made from the other lines."""
+
+    def change(lines: Lines) -> Lines:
+        (number,) = (n for n, line in enumerate(lines) if f'"{kind}"' in line)
+        assert old in lines[number]
+        return [*lines[:number], lines[number].replace(old, new), *lines[number + 1 :]]
+
+    report = build(damaged(folder, change), now_unix_s=2e9)
+    assert "1 damaged lines" in messages(report)
+
+
 def test_each_damaged_line_is_counted(folder: Path) -> None:
     """The number of the first one is stated; a last line without line end is no damage."""
     path = damaged(folder, lambda lines: [*lines[:3], "x", "", '{"type": "series"}', *lines[3:]])
