@@ -103,7 +103,8 @@ def _of_used_cards(command: ProcessJournal, inside: Sequence[ProcessJournal]) ->
 
     The command is returned unchanged if it is not known which GPUs it used.
     """
-    named = {key for one in inside for key, line in one.devices.items() if _is_gpu(line)}
+    here = [one for one in inside if one.host == command.host]
+    named = {key for one in here for key, line in one.devices.items() if _is_gpu(line)}
     used = command.used | named
     left_out = [k for k, line in command.devices.items() if _is_gpu(line) and k not in used]
     if not used or not left_out:

@@ -236,3 +236,16 @@ def test_cards_that_nobody_used_are_left_out(tmp_path: Path) -> None:
         "gpu1: not included, because no process of the command" in note
         for note in report.method_notes
     )
+
+
+def test_a_card_of_another_host_is_not_used_here(tmp_path: Path) -> None:
+    """Rank 1 trains on ``gpu1`` of node2; that of node1 is idle."""
+    both = replace(OUTER, devices=(GPU, replace(GPU1, uuid="GPU-cccc"), CPU, PROCESS), stretches=(
+        Stretch(phase="idle", duration_s=100.0, power_w={**WATTS, "gpu1": 80.0}),
+    ))  # fmt: skip
+    far = replace(
+        FIRST, rank=1, world_size=2, host="node2", devices=(GPU1,), windows=(),
+        stretches=(Stretch(phase="train", duration_s=30.0, power_w={"gpu1": 200.0}),),
+    )  # fmt: skip
+    report = build(folder_of(tmp_path, both, replace(FIRST, world_size=2), far))
+    assert report.energy.gpu.energy_j == pytest.approx(50_000.0 + 6_000.0)
