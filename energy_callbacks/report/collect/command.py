@@ -36,8 +36,8 @@ def joined(processes: Sequence[ProcessJournal]) -> list[ProcessJournal]:
     """Return the processes, with the trainings inside each command merged into the command.
 
     Only rank 0 of a training is merged; the other ranks remain processes of their own. If trainings
-    overlap, rank 0 of the later one is left out. If no rank 0 ran inside a command, the other ranks
-    inside it are left out.
+    overlap, the later one is left out. If no rank 0 ran inside a command, the other ranks inside it
+    are left out.
     """
     commands = [one for one in processes if is_command(one)]
     found = [one for one in processes if not any(one.folder == c.folder for c in commands)]
@@ -92,8 +92,9 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
         ],
         remarks=_distinct_remarks([command, *processes]),
     )
+    left_out = {one.attempt for one in overlapping}
     for one in inside:
-        if one.rank:
+        if one.rank and one.attempt not in left_out:
             header = {**one.header, "attempt": command.attempt, "run_id": lead.run_id}
             yield replace(one, header=header)
 

@@ -249,3 +249,16 @@ def test_a_card_of_another_host_is_not_used_here(tmp_path: Path) -> None:
     )  # fmt: skip
     report = build(folder_of(tmp_path, both, replace(FIRST, world_size=2), far))
     assert report.energy.gpu.energy_j == pytest.approx(50_000.0 + 6_000.0)
+
+
+def test_samples_of_ranks_at_once_are_those_of_the_first_training(tmp_path: Path) -> None:
+    """Two ranks of 9600 samples each; those of the later training are left out."""
+    later = replace(FIRST, attempt=3, run_id="later", unix_s=BEGAN_S + 25.0)
+    trainings = [
+        replace(one, rank=rank, world_size=2, windows=())
+        for one in (FIRST, later)
+        for rank in (0, 1)
+    ]
+    report = build(folder_of(tmp_path, OUTER, *trainings))
+    assert (report.throughput.steps, report.throughput.samples) == (300, 2 * 9600)
+    assert [(row.rank, row.steps) for row in report.ranks] == [(0, 300), (1, 300)]
