@@ -127,7 +127,6 @@ def damage_warnings(log: Log, damage: Damage) -> Iterator[Record]:
         message = f"{log.path.name} is cut off; the report contains the part before that."
         yield warning("log_cut_off", message)
     if damage.places:
-        places = "record" if damage.places == 1 else "records"
-        yield warning(
-            "damaged_lines", f"{damage.places} damaged {places} of {log.path.name} not included."
-        )
+        records = "damaged record of {} is" if damage.places == 1 else "damaged records of {} are"
+        message = f"{damage.places} {records.format(log.path.name)} not included."
+        yield warning("damaged_lines", message)

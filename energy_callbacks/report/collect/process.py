@@ -194,7 +194,8 @@ def load(path: Path) -> ProcessJournal:
     process.newest_s = process.end_s
     if damage.count:
         where = f" (the first is line {damage.first})" if damage.first else ""
-        message = f"{damage.count} damaged lines of {path.name} are not included{where}."
+        lines = "damaged line of {} is" if damage.count == 1 else "damaged lines of {} are"
+        message = f"{damage.count} {lines.format(path.name)} not included{where}."
         process.warnings.append({"code": "damaged_lines", "message": message, "t_s": 0.0})
     return process
 
