@@ -128,6 +128,17 @@ def test_what_slurm_says_is_told(lab: Lab) -> None:
     assert "squeue is not found" in ended.err
 
 
+def test_a_controller_that_does_not_answer_is_no_wrong_option(lab: Lab) -> None:
+    """The message does not ask to correct the file."""
+    slurm = cluster(lab)
+    lab.write(engine="slurm")
+    assert lab.run().code == 0
+    (slurm.folder / "squeue").write_text("#!/bin/sh\necho 'Unable to contact' >&2\nexit 1\n")
+    ended = lab.run()
+    assert "squeue --noheader" in ended.err
+    assert "ended with 1: Unable to contact; run the command again later" in ended.err
+
+
 @pytest.mark.parametrize("task", ["2", "-1"])
 def test_a_task_that_is_not_there(lab: Lab, task: str) -> None:
     """An index beyond the jobs is refused."""

@@ -201,9 +201,11 @@ def _output(*words: str) -> str:
             'set engine = "local"'
         ) from error
     except subprocess.CalledProcessError as error:
+        fix = "run the command again later"
+        if words[0] == "sbatch":
+            fix = "correct [slurm] and run the command again"
         raise SlurmFailed(
-            f"{shlex.join(words)} ended with {error.returncode}: {error.stderr.strip()}; "
-            "correct [slurm] and run the command again"
+            f"{shlex.join(words)} ended with {error.returncode}: {error.stderr.strip()}; {fix}"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise SlurmFailed(
