@@ -68,6 +68,17 @@ def test_a_log_of_too_many_samples_is_refused(log, monkeypatch):
         load(log)
 
 
+def test_a_log_of_one_run_has_no_other(log, tmp_path):
+    """A name after ``#`` is an error, except ``last``."""
+    windows = tmp_path / "windows.csv"
+    names = "start_time,window_name,elapsed_time,gpu0_energy"
+    windows.write_text(f"{names}\n1795000000.0,train,10.0,1000.0\n")
+    for path in (log, windows):
+        with pytest.raises(JournalError, match="contains one run, got '3' after #; leave it out"):
+            load(f"{path}#3")
+        assert load(f"{path}#last").energy == load(path).energy
+
+
 def test_a_kept_log_is_a_run_folder(log, tmp_path):
     """The journal in the folder gives the report of the log; keeping it twice changes nothing."""
     folder = tmp_path / "kept"

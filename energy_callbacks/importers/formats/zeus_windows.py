@@ -58,6 +58,7 @@ def recognises(log: Log) -> bool:
 
 def records(log: Log) -> Iterator[Record]:
     """Yield the journal of the log; see ``Importer.records``."""
+    log.check_one_run()
     keys = [name.removesuffix(_ENERGY) for name in log.columns()[3:]]
     damage = files.Damage()
     windows = _windows(log, keys, damage)
