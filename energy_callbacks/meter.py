@@ -428,7 +428,12 @@ class EnergyMeter:
 
         Args:
             t_s: monotonic time of the event in seconds; ``None`` is now.
+
+        Raises:
+            TypeError: if the time is no number.
+            ValueError: if it is in the future, as those of ``time.time()`` are.
         """
+        self._check_past(_DATA_READY, t_s)
         self._mark_step(READY, _DATA_READY, t_s)
 
     def batch_done(self, t_s: float | None = None) -> None:
@@ -436,8 +441,21 @@ class EnergyMeter:
 
         Args:
             t_s: monotonic time of the event in seconds; ``None`` is now.
+
+        Raises:
+            TypeError: see ``data_ready``.
+            ValueError: see ``data_ready``.
         """
+        self._check_past(_BATCH_DONE, t_s)
         self._mark_step(DONE, _BATCH_DONE, t_s)
+
+    def _check_past(self, method: str, t_s: float | None) -> None:
+        if t_s is None or _is_past(t_s, now_s := self.now_s()):
+            return
+        raise (ValueError if isinstance(t_s, Real) else TypeError)(
+            f"{method}() needs a past time of now_s(), got {t_s!r}, now is {now_s:.3f}; "
+            "use now_s(), which is time.monotonic(), or leave t_s out for now"
+        )
 
     def _mark_step(self, kind: int, name: str, t_s: float | None) -> None:
         life = self._lifecycle  # no helper functions, for the same reason as in ``step``
@@ -460,10 +478,13 @@ class EnergyMeter:
             t_s: monotonic time of the event in seconds; ``None`` is now.
 
         Raises:
-            ValueError: for the names ``data_ready`` and ``batch_done``, which are methods.
+            ValueError: for the names ``data_ready`` and ``batch_done``, which are methods, and for
+                a time in the future.
+            TypeError: if the time is no number.
         """
         if name in (_DATA_READY, _BATCH_DONE):
             raise ValueError(f"mark({name!r}) is not possible; call the method {name}() instead")
+        self._check_past("mark", t_s)
         self._mark(name, t_s)
 
     @harmless
@@ -487,10 +508,8 @@ class EnergyMeter:
         kind, t_s, samples, tokens, _ = event
         if kind == STEP:
             self.step(samples, tokens)
-        elif kind == READY:
-            self.data_ready(t_s)
         else:
-            self._mark_step(kind, _BATCH_DONE, t_s)
+            self._mark_step(kind, _DATA_READY if kind == READY else _BATCH_DONE, t_s)
 
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
         """Return whether all attempts of the run together have used up its budget.
@@ -529,12 +548,22 @@ class EnergyMeter:
         if attempt := self._lifecycle.running:
             attempt.note_over_budget()
 
-    @harmless
     def plan(self, steps: int) -> None:
         """Set the number of optimizer steps that this attempt will make; forecasts need it.
 
         The second training in an attempt has no forecast.
+
+        Raises:
+            TypeError: if ``steps`` is no whole number.
         """
+        if not isinstance(steps, Real) or steps % 1 != 0.0:  # ``inf % 1`` is NaN
+            raise TypeError(
+                f"plan() needs a whole number of optimizer steps, got {steps!r}; pass int(steps)"
+            )
+        self._plan(int(steps))
+
+    @harmless
+    def _plan(self, steps: int) -> None:
         if (attempt := self._lifecycle.running) and not attempt.has_earlier_steps:
             attempt.forecaster.planned_steps = steps
 
@@ -581,7 +610,7 @@ class EnergyMeter:
         if attempt is None:
             return
         now_s = attempt.now_s()
-        if not all(isinstance(t, Real) and -math.inf < t <= now_s for t in (start_s, end_s)):
+        if not (_is_past(start_s, now_s) and _is_past(end_s, now_s)):
             self._warn_of_window(
                 "window(%r) needs two past times of now_s(), got %s and %s, now is %.3f; the "
                 "window is ignored; use now_s(), which is time.monotonic(), and not time.time()",
@@ -982,6 +1011,10 @@ def _check_state(state: Mapping[str, Any] | None) -> None:
             f"state must be a result of state(), got a dictionary with {', '.join(map(str, state))}"
             "; pass the part of your checkpoint that state() has returned"
         )
+
+
+def _is_past(t_s: float, now_s: float) -> bool:
+    return isinstance(t_s, Real) and -math.inf < t_s <= now_s
 
 
 def _check_measurable(function: Callable[..., object]) -> None:
