@@ -459,6 +459,12 @@ def test_a_model_that_is_not_compiled() -> None:
         tune_batch_size(model, *rows(), **QUICK)
 
 
+def test_a_model_that_is_none() -> None:
+    """The message does not ask to compile it."""
+    with pytest.raises(TypeError, match=r"model must be a keras.Model, got 3; pass the model of fit"):
+        tune_batch_size(3, *rows(), **QUICK)  # type: ignore[arg-type]
+
+
 # --- executions, accumulation, energy
 
 
