@@ -75,6 +75,8 @@ _BATCH_DONE: Final = "batch_done"
 # Maximum wait in seconds for the figures of the last row, most of it for the sensors. The end of a
 # training may take 50 ms.
 _LAST_ROW_S = 0.02
+# Computed times of events may be later than now by a rounding error.
+_ROUNDING_S = 1e-3
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -450,7 +452,7 @@ class EnergyMeter:
         self._mark_step(DONE, _BATCH_DONE, t_s)
 
     def _check_past(self, method: str, t_s: float | None) -> None:
-        if t_s is None or _is_past(t_s, now_s := self.now_s()):
+        if t_s is None or _is_past(t_s, (now_s := self.now_s()) + _ROUNDING_S):
             return
         raise (ValueError if isinstance(t_s, Real) else TypeError)(
             f"{method}() needs a past time of now_s(), got {t_s!r}, now is {now_s:.3f}; "

@@ -1032,7 +1032,7 @@ def test_events_at_wrong_times_are_refused(tmp_path: Path, clock: FakeClock, met
         for wrong in (clock.unix_s(), math.nan, math.inf):
             with pytest.raises(ValueError, match=rf"{method}\(\) .* got {wrong!r}, now is 1010.000"):
                 call(wrong)
-        call(np.float64(1010.0))
+        call(np.float64(1010.0 + 1e-9))
         clock.advance(10.0)
     assert meter.report().run.status == "finished"
     assert meter.report().energy.total.energy_j == pytest.approx(4000.0)
