@@ -38,6 +38,13 @@ def scaled() -> Any:
     return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01, momentum=0.9), 2.0**120)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _not_the_first_training() -> None:
+    """The first training of a process with PyTorch changes the state of NumPy's generator."""
+    if BACKEND == "torch":
+        trained(small())
+
+
 MODELS: dict[str, dict[str, Any]] = {
     "Adam": {},
     "scaled loss": {"optimizer": scaled},
