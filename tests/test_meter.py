@@ -1030,7 +1030,7 @@ def test_events_at_wrong_times_are_refused(tmp_path: Path, clock: FakeClock, met
             with pytest.raises(TypeError, match=rf"{method}\(\) .* got {re.escape(repr(wrong))}"):
                 call(wrong)
         for wrong in (clock.unix_s(), math.nan, math.inf):
-            with pytest.raises(ValueError, match=rf"{method}\(\) .* got {wrong!r}, now is 1010.000"):
+            with pytest.raises(ValueError, match=rf"{method}\(\) .* got {wrong!r}, now is 1010"):
                 call(wrong)
         call(np.float64(1010.0 + 1e-9))
         clock.advance(10.0)

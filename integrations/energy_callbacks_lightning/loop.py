@@ -66,17 +66,16 @@ def _steps_left(trainer: Any, *, is_epoch_start: bool) -> int | None:
         return None
     if _has_callback(trainer, "GradientAccumulationScheduler"):
         return None  # Lightning's estimate assumes that all epochs accumulate as now.
-    planned, done, batches = (
-        trainer.estimated_stepping_batches, trainer.global_step, trainer.num_training_batches
-    )  # fmt: skip
+    planned, done = trainer.estimated_stepping_batches, int(trainer.global_step)
     if not 0 < planned < math.inf:
         return None
+    batches = trainer.num_training_batches
     if not is_epoch_start or trainer.max_epochs < 0 or batches == math.inf:
         return int(planned) - done
     # Epochs before a resume may have had another number of steps.
-    steps = math.ceil(batches / trainer.accumulate_grad_batches)
-    left = steps * (trainer.max_epochs - trainer.current_epoch)
-    return left if trainer.max_steps < 0 else min(left, trainer.max_steps - done)
+    steps: int = math.ceil(batches / trainer.accumulate_grad_batches)
+    left: int = steps * (trainer.max_epochs - trainer.current_epoch)
+    return left if trainer.max_steps < 0 else min(left, int(trainer.max_steps) - done)
 
 
 def run_folder(trainer: Any) -> Path:

@@ -285,12 +285,12 @@ def test_an_option_before_the_command(option: str, capsys: pytest.CaptureFixture
 
 def shell(script: str) -> tuple[int, str]:
     """Run a script of bash in which ``ec`` is the command line; return exit code and errors."""
+    setup = "unset PYTHONUNBUFFERED; set -o pipefail;"
     done = subprocess.run(
         [
             "bash",
             "-c",
-            "unset PYTHONUNBUFFERED; set -o pipefail; "
-            f'ec() {{ "{sys.executable}" -m energy_callbacks "$@"; }}; {script}',
+            f'{setup} ec() {{ "{sys.executable}" -m energy_callbacks "$@"; }}; {script}',
         ],
         capture_output=True,
         text=True,

@@ -150,7 +150,7 @@ def test_a_full_disk_is_an_error_of_the_file(
 ) -> None:
     """The operating system names no file if there is no space for its content."""
     monkeypatch.setattr(atomic_files, "open_new", lambda _: os.open("/dev/full", os.O_WRONLY))
-    with pytest.raises(OSError, match="No space left on device: .*report.json"):
+    with pytest.raises(OSError, match=r"No space left on device: .*report\.json"):
         atomic_files.write(tmp_path / "report.json", "{}")
 
 
