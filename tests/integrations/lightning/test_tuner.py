@@ -720,6 +720,10 @@ def test_misuse_is_told_at_once(tmp_path: Path) -> None:
         tune_batch_size(trainer(tmp_path, strategy="ddp_spawn", devices=2), Net())
     with pytest.raises(ValueError, match="fast_dev_run must be off"):
         tune_batch_size(trainer(tmp_path, fast_dev_run=True), Net())
+    with pytest.raises(TypeError, match="trainer must be a Trainer of Lightning, got 3; pass"):
+        tune_batch_size(3, Net())
+    with pytest.raises(TypeError, match="length_fn must be a function of a sample, got 3; leave"):
+        BatchSizeTuner(length_fn=3)  # type: ignore[arg-type]
 
 
 def test_lightning_s_tuner_knows_what_it_is(tmp_path: Path) -> None:
