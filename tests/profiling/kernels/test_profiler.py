@@ -392,3 +392,40 @@ def test_what_closing_took_is_not_lost_with_the_phase() -> None:
             t_s += 5.0
             schedule.abort(t_s)
     assert schedule.cost_s == pytest.approx(5.0, rel=0.05)
+
+
+def test_the_first_window_opens_after_the_first_step(
+    tmp_path: Path, fake: Callable[..., FakeRecorder]
+) -> None:
+    """If all other steps are in the window, its cost has nothing to be compared with."""
+    fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(1,)))
+    with bench.meter:
+        bench.train(6)
+    found = bench.found()
+    assert (found.windows, found.measured_steps) == (1, 2)
+    assert found.overhead is None
+
+
+def test_the_cost_of_the_last_window_is_a_part_of_the_training() -> None:
+    """A window that costs 90 s of 100 s prolongs the training to ten times its usual duration."""
+    schedule = Schedule((4,), 10, 0.05)
+    for step in range(10):
+        schedule.step(float(step))
+    schedule.abort(100.0)
+    assert schedule.cost_s == pytest.approx(91.0)
+    assert schedule.overhead == pytest.approx(91.0 / 9.0)
+
+
+def test_a_trace_that_cannot_be_read(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """Other windows are evaluated, and the report names the trace: PyTorch may write bad JSON."""
+    recorder = fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10, 50), max_overhead=1.0))
+    with bench.meter:
+        bench.train(30)
+        recorder.path.with_suffix(".json").write_text('{"traceEvents": [{"name": "a"b"}]}')
+        bench.train(70)
+    found = bench.found()
+    assert (found.windows, found.measured_steps) == (2, 2)
+    assert found.traces[0] == "profile/kernels-0-1.json"
+    assert "the trace of window 1 could not be read" in found.notes[0]
