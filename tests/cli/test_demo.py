@@ -116,7 +116,8 @@ def test_a_missing_backend() -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [("--data", "digits"), ("--data-dir", "x"), ("--batch-size", "8"), ("--max-steps", "5")]
+    "option",
+    [("--data", "digits"), ("--data-dir", "x"), ("--batch-size", "8"), ("--max-steps", "5")],
 )
 def test_options_of_models_are_not_ignored(
     option: tuple[str, str], capsys: pytest.CaptureFixture[str]

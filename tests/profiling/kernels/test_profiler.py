@@ -6,6 +6,7 @@ The traces are known: a kernel runs for 6 ms of every 10 ms.
 import copy
 import gzip
 import json
+import math
 import pickle
 import tracemalloc
 from collections.abc import Callable
@@ -352,10 +353,17 @@ def test_copies_profile_nothing_yet() -> None:
         ({"windows_after": ()}, "windows_after"),
         ({"windows_after": (50, 10)}, "windows_after"),
         ({"windows_after": (0,)}, "windows_after"),
+        ({"windows_after": 10}, "windows_after"),
+        ({"windows_after": (1.5, 3)}, "windows_after"),
         ({"active_steps": 1}, "active_steps"),
+        ({"active_steps": 2.5}, "active_steps"),
+        ({"active_steps": "3"}, "active_steps"),
+        ({"max_events": 0}, "max_events"),
+        ({"max_trace_bytes": -1}, "max_trace_bytes"),
         ({"warm_up_steps": 0}, "warm_up_steps"),
         ({"max_overhead": 0.0}, "max_overhead"),
         ({"flops_per_step": -1.0}, "flops_per_step"),
+        ({"flops_per_step": math.inf}, "flops_per_step"),
         ({"framework": "mxnet"}, "framework"),
     ],
 )
