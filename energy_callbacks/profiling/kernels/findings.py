@@ -101,7 +101,7 @@ def _figures(tally: KernelTally, parts: KernelEnergySplit | None) -> dict[str, A
         "busy_share": parts.busy_share if tally.frame_s else None,
         "classes": _by_class(parts.rows),
         "kernels": tuple(_longest(parts.rows)),
-        "parts": {part: parts_s.get(part, 0.0) / busy_s for part in PARTS} if parts_s else None,
+        "parts": {p: parts_s.get(p, 0.0) / busy_s for p in PARTS} if parts_s and busy_s else None,
         "idle_s": parts.idle_s,
         "cudnn_share": tally.cudnn_s / busy_s if busy_s else None,
         "copy_s": tally.copy_s / tally.steps if tally.frame_s else None,

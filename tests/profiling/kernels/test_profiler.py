@@ -23,6 +23,7 @@ from energy_callbacks.profiling.kernels import KernelProfiler, findings
 from energy_callbacks.profiling.kernels.schedule import Schedule, Stretch
 from energy_callbacks.report.model.profile_kernels import KernelProfile
 from energy_callbacks.testing import FakeClock, ScriptedSource
+from tests.profiling.kernels.cuda_trace import GEMM, Work, trace
 from tests.profiling.kernels.lab import FakeRecorder
 
 STEP_S, POWER_W = 0.01, 300.0
@@ -437,3 +438,12 @@ def test_a_trace_that_cannot_be_read(tmp_path: Path, fake: Callable[..., FakeRec
     assert (found.windows, found.measured_steps) == (2, 2)
     assert found.traces[0] == "profile/kernels-0-1.json"
     assert "the trace of window 1 could not be read" in found.notes[0]
+
+
+def test_kernels_without_a_duration(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """If no kernel takes time, the shares of the parts of a step are unknown."""
+    fake(document=lambda: trace([Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=0.0)]))
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
+    with bench.meter:
+        bench.train(30)
+    assert (bench.found().measured_steps, bench.found().parts) == (2, None)
