@@ -440,6 +440,17 @@ def test_a_trace_that_cannot_be_read(tmp_path: Path, fake: Callable[..., FakeRec
     assert "the trace of window 1 could not be read" in found.notes[0]
 
 
+def test_no_trace_can_be_read(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """The report does not state that the windows were empty."""
+    recorder = fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
+    with bench.meter:
+        bench.train(30)
+        recorder.path.with_suffix(".json").write_text("{")
+    (note,) = bench.found().notes
+    assert "the trace of window 1 could not be read" in note
+
+
 def test_kernels_without_a_duration(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
     """If no kernel takes time, the shares of the parts of a step are unknown."""
     fake(document=lambda: trace([Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=0.0)]))
