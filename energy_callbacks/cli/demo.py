@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"--epochs must be at least 1, got {arguments.epochs}")
     given = {name: one for name in _OF_MODELS if (one := getattr(arguments, name)) is not None}
     if arguments.model is not None:
-        return _run_models(arguments, **(_OF_MODELS | given))
+        return _run_models(arguments, **{**_OF_MODELS, **given})
     for name in given:
         raise ValueError(f"--{name.replace('_', '-')} needs --model, such as --model simple_cnn")
     if arguments.framework == "all":
