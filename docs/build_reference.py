@@ -45,7 +45,7 @@ If the location of the machine is not set, `emissions/total_g` is absent, but it
 ## The time that a value covers
 
 - A value that is logged at step N covers the time since the previous value, up to the newest complete readings. Sensors are delayed by up to about a second, and no hook waits for them.
-- `energy/*` and `emissions/*` are totals since the start of the run. To get the energy of a run, use the last value of `energy/*_wh`, not a sum over rows.
+- `energy/*` and `emissions/*` are totals since the start of the run. To get the energy of a run, use the last value of `energy/*_wh`, not a sum over rows. Totals never fall: if later readings lower an energy, the last value is repeated until it is exceeded. The report has the corrected energy.
 - If there are no new readings since the previous row, its values are repeated.
 - The last values of a run cover it up to its end.
 - With several processes, values are those of the first host: all its GPUs, and the samples of all ranks.
@@ -60,7 +60,7 @@ The energy of waiting for data has no tag, because short waits are not sufficien
 
 ## At the end of the training
 
-The following values are logged once, at the last step; unknown values are absent.
+The following values are logged once, at the last step; unknown values are absent, as are those of energies that are not resolved.
 They cover the whole run over all its attempts, unlike the last rows of the tags above; see [TensorBoard](../tensorboard.md).
 
 | tag | meaning |

@@ -11,9 +11,8 @@ import inspect
 import math
 import os
 import reprlib
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, Unpack
@@ -39,7 +38,6 @@ from energy_callbacks.core.config import (
 from energy_callbacks.core.errors import JournalError
 from energy_callbacks.core.guard import (
     FirstWarning,
-    ForeignCalls,
     give_up,
     harmless,
     logger,
@@ -49,7 +47,8 @@ from energy_callbacks.core.records import Device, Energy
 from energy_callbacks.core.settings.checks import check_methods
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.protocol import Output, check_outputs
-from energy_callbacks.report_process import meter_reports, summary
+from energy_callbacks.report_process import meter_reports
+from energy_callbacks.report_process.endings import Ending, Endings
 from energy_callbacks.sensing.clock import Clock, SystemClock
 from energy_callbacks.sensing.sources.protocol import DiscoveredSources, Source, check_sources
 
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
     from energy_callbacks.accounting.power_control import PowerControl
     from energy_callbacks.outputs.run_logs import RunLogs
     from energy_callbacks.report.model.schema import EnergyReport
-    from energy_callbacks.report_process.pages import Pages
 
 # Maximum wait in seconds for the energies of phases in the report of a running meter. Computing
 # them takes 0.1 to 0.3 s of processor time for a GPU.
@@ -72,24 +70,11 @@ _KEYWORDS: Final = (
 _CLOCK: Final = ("monotonic_s", "unix_s", "sleep", "every")
 _DATA_READY: Final = "data_ready"
 _BATCH_DONE: Final = "batch_done"
-# Maximum wait in seconds for the figures of the last row, most of it for the sensors. The end of a
-# training may take 50 ms.
-_LAST_ROW_S = 0.02
+# Computed times of events may be later than now by a rounding error.
+_ROUNDING_S = 1e-3
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@dataclass(slots=True)
-class Ending:
-    """What the caller of ``EnergyMeter.ending`` adds to the end of an attempt.
-
-    Attributes:
-        pages: pages of TensorBoard that are written together with the report of the attempt;
-            ``None`` for none.
-    """
-
-    pages: "Pages | None" = None
 
 
 class EnergyMeter:
@@ -164,10 +149,8 @@ class EnergyMeter:
         self._lifecycle = Lifecycle()
         self._cannot_vote = False
         self._vote = BudgetAllreduce()
-        self._say: Callable[[str], None] = logger.info
         self._warn_of_window = FirstWarning()
-        self._messages = ForeignCalls("a message about energy cannot be printed", now_s)
-        self._reports = meter_reports.MeterReports(self._clock)
+        self._endings = Endings(self._lifecycle, self.config, self._clock)
 
     def now_s(self) -> float:
         """Return the monotonic time in seconds, which is ``time.monotonic()``.
@@ -283,7 +266,7 @@ class EnergyMeter:
 
         self._lifecycle.end_if_left()
         if ends_with_call:
-            self._begin_call(call)
+            self._lifecycle.begin_call(call)
         if self.is_running or is_disabled():
             return self
         if Profilers.offer is not None:
@@ -309,18 +292,13 @@ class EnergyMeter:
         )
         self._cannot_vote = False
         self._vote.begin(process.world_size)
-        self._say = say
-        self._lifecycle.begin(attempt, self._profilers, self._on_left)
+        self._endings.say = say
+        self._lifecycle.begin(attempt, self._profilers, self._endings.of_left)
         self._profilers.start(attempt)
         # The program that a command measures may have an optimizer of its own.
         if self._power_control is not None and process.framework != COMMAND:
             self._control_power(attempt, self._power_control)
         return self
-
-    @harmless
-    def _begin_call(self, call: ActiveCall | None) -> None:
-        if attempt := self._lifecycle.running:
-            attempt.begin_call(call)
 
     @harmless
     def _control_power(self, attempt: "ActiveAttempt", control: "PowerControl") -> None:
@@ -353,7 +331,7 @@ class EnergyMeter:
     @harmless
     def enter(self, phase: str) -> None:
         """Enter a phase; the current phase is paused until ``leave``."""
-        if attempt := self._running_after_call():
+        if attempt := self._lifecycle.running_after_call():
             now_s = attempt.note_alive()
             attempt.recorder.enter(phase, now_s)
             self._profilers.mark(f"phase:{attempt.recorder.phases.name}", now_s)
@@ -364,17 +342,10 @@ class EnergyMeter:
 
         In a framework's call, such as ``fit``, phases that were entered before it are not left.
         """
-        if attempt := self._running_after_call():
+        if attempt := self._lifecycle.running_after_call():
             now_s = attempt.note_alive()
             attempt.recorder.leave(phase, now_s)
             self._profilers.mark(f"phase:{attempt.recorder.phases.name}", now_s)
-
-    def _running_after_call(self) -> "ActiveAttempt | None":
-        """Return the running attempt, without the phases of a call that an exception has ended."""
-        attempt = self._lifecycle.running
-        if attempt is not None and not attempt.ends_with_call:
-            self._lifecycle.end_if_left()
-        return attempt
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -428,7 +399,12 @@ class EnergyMeter:
 
         Args:
             t_s: monotonic time of the event in seconds; ``None`` is now.
+
+        Raises:
+            TypeError: if the time is no number.
+            ValueError: if it is in the future, as those of ``time.time()`` are.
         """
+        self._check_past(_DATA_READY, t_s)
         self._mark_step(READY, _DATA_READY, t_s)
 
     def batch_done(self, t_s: float | None = None) -> None:
@@ -436,8 +412,21 @@ class EnergyMeter:
 
         Args:
             t_s: monotonic time of the event in seconds; ``None`` is now.
+
+        Raises:
+            TypeError: see ``data_ready``.
+            ValueError: see ``data_ready``.
         """
+        self._check_past(_BATCH_DONE, t_s)
         self._mark_step(DONE, _BATCH_DONE, t_s)
+
+    def _check_past(self, method: str, t_s: float | None) -> None:
+        if t_s is None or _is_past(t_s, (now_s := self.now_s()) + _ROUNDING_S):
+            return
+        raise (ValueError if isinstance(t_s, Real) else TypeError)(
+            f"{method}() needs a past time of now_s(), got {t_s!r}, now is {now_s:.3f}; "
+            "use now_s(), which is time.monotonic(), or leave t_s out for now"
+        )
 
     def _mark_step(self, kind: int, name: str, t_s: float | None) -> None:
         life = self._lifecycle  # no helper functions, for the same reason as in ``step``
@@ -460,10 +449,13 @@ class EnergyMeter:
             t_s: monotonic time of the event in seconds; ``None`` is now.
 
         Raises:
-            ValueError: for the names ``data_ready`` and ``batch_done``, which are methods.
+            ValueError: for the names ``data_ready`` and ``batch_done``, which are methods, and for
+                a time in the future.
+            TypeError: if the time is no number.
         """
         if name in (_DATA_READY, _BATCH_DONE):
             raise ValueError(f"mark({name!r}) is not possible; call the method {name}() instead")
+        self._check_past("mark", t_s)
         self._mark(name, t_s)
 
     @harmless
@@ -487,10 +479,8 @@ class EnergyMeter:
         kind, t_s, samples, tokens, _ = event
         if kind == STEP:
             self.step(samples, tokens)
-        elif kind == READY:
-            self.data_ready(t_s)
         else:
-            self._mark_step(kind, _BATCH_DONE, t_s)
+            self._mark_step(kind, _DATA_READY if kind == READY else _BATCH_DONE, t_s)
 
     def is_over_budget(self, add: Callable[[float], float] | None = None) -> bool:
         """Return whether all attempts of the run together have used up its budget.
@@ -529,12 +519,22 @@ class EnergyMeter:
         if attempt := self._lifecycle.running:
             attempt.note_over_budget()
 
-    @harmless
     def plan(self, steps: int) -> None:
         """Set the number of optimizer steps that this attempt will make; forecasts need it.
 
         The second training in an attempt has no forecast.
+
+        Raises:
+            TypeError: if ``steps`` is no whole number.
         """
+        if not isinstance(steps, Real) or steps % 1 != 0.0:  # ``inf % 1`` is NaN
+            raise TypeError(
+                f"plan() needs a whole number of optimizer steps, got {steps!r}; pass int(steps)"
+            )
+        self._plan(int(steps))
+
+    @harmless
+    def _plan(self, steps: int) -> None:
         if (attempt := self._lifecycle.running) and not attempt.has_earlier_steps:
             attempt.forecaster.planned_steps = steps
 
@@ -581,7 +581,7 @@ class EnergyMeter:
         if attempt is None:
             return
         now_s = attempt.now_s()
-        if not all(isinstance(t, Real) and -math.inf < t <= now_s for t in (start_s, end_s)):
+        if not (_is_past(start_s, now_s) and _is_past(end_s, now_s)):
             self._warn_of_window(
                 "window(%r) needs two past times of now_s(), got %s and %s, now is %.3f; the "
                 "window is ignored; use now_s(), which is time.monotonic(), and not time.time()",
@@ -684,7 +684,7 @@ class EnergyMeter:
             return
         attempt.forecaster.news = None
         if attempt.rank == 0:
-            self._messages.call(lambda: self._say(str(forecast)))
+            self._endings.tell(str(forecast))
 
     @harmless
     def _record(self, kind: str, /, **values: Any) -> None:
@@ -786,14 +786,9 @@ class EnergyMeter:
         Args:
             error: the exception that ended the training; ``None`` if the training succeeded.
         """
-        attempt = self._lifecycle.running
-        if attempt is not None and attempt.calls:
-            with self.ending(error):
-                pass
-        self._lifecycle.stop(error)
+        self._endings.stop(error)
 
-    @contextlib.contextmanager
-    def ending(self, error: BaseException | None = None) -> Iterator[Ending]:
+    def ending(self, error: BaseException | None = None) -> AbstractContextManager[Ending]:
         """End the attempt without waiting for its journal, and have its report made.
 
         Do nothing if no attempt is running. In the block, ``scalars``, ``log`` and ``totals``
@@ -804,75 +799,11 @@ class EnergyMeter:
         Args:
             error: the exception that ended the training; ``None`` if the training succeeded.
         """
-        attempt, ending = self._lifecycle.running, Ending()
-        try:
-            self._begin_ending(error)
-            yield ending
-        finally:
-            if attempt is not None:
-                self._keep_pages(attempt, ending)
-                self._close(attempt, error or sys.exc_info()[1])
+        return self._endings.of_attempt(error)
 
-    @contextlib.contextmanager
-    def _end_call(self, error: BaseException | None = None) -> Iterator[Ending]:
-        """End a framework's call: end the attempt as ``ending`` does, if it began in the call.
-
-        An attempt of the user goes on. The phases of the call end, and in the block, ``scalars``
-        and ``log`` return figures up to now. The report and its pages are made when the user ends
-        the attempt.
-
-        Args:
-            error: see ``ending``.
-        """
-        attempt, ending = self._lifecycle.running, Ending()
-        if attempt is None or attempt.ends_with_call:
-            with self.ending(error) as ending:
-                yield ending
-            return
-        call = attempt.call
-        self._leave_call(attempt)
-        try:
-            yield ending
-        finally:
-            self._keep_pages(attempt, ending)
-            if call is not None:
-                call.let_go()
-
-    @harmless
-    def _leave_call(self, attempt: "ActiveAttempt") -> None:
-        if attempt.end_call():
-            self._profilers.mark(f"phase:{attempt.recorder.phases.name}", self.now_s())
-            attempt.catch_up(_LAST_ROW_S)
-
-    def _keep_pages(self, attempt: "ActiveAttempt", ending: Ending) -> None:
-        if ending.pages is not None:
-            attempt.pages.append(ending.pages)
-
-    @harmless
-    def _begin_ending(self, error: BaseException | None) -> None:
-        if (attempt := self._lifecycle.ask_to_end(error)) is not None:
-            attempt.thread.wait_for_last_row(_LAST_ROW_S)
-
-    @harmless
-    def _close(self, attempt: "ActiveAttempt", error: BaseException | None) -> None:
-        # Does nothing, unless a signal handler raised before the attempt was asked to end.
-        self._lifecycle.ask_to_end(error)
-        self._announce(attempt)
-        self._lifecycle.close(attempt, lambda: self._reports.make(attempt))
-        if not meter_reports.has_exit_handlers():
-            attempt.thread.wait_until_over()
-            self.wait_for_report()
-
-    def _on_left(self, attempt: "ActiveAttempt") -> None:
-        self._announce(attempt)
-        self._reports.make(attempt)
-
-    def _announce(self, attempt: "ActiveAttempt") -> None:
-        """Print a summary on rank 0."""
-        if attempt.rank == 0:
-            path = attempt.run_folder / "energy_report.html"
-            line = summary.line(attempt.board.whole(), attempt.devices, path, self.config)
-            self._messages.call(lambda: self._say(line))
+    def _end_call(self, error: BaseException | None = None) -> AbstractContextManager[Ending]:
+        """End a framework's call, and the attempt if it began in the call; see ``Endings``."""
+        return self._endings.of_call(error)
 
     def wait_for_report(self, timeout_s: float = 60.0) -> Path | None:
         """Wait for the report of the last attempt, which another process makes after the training.
@@ -888,9 +819,7 @@ class EnergyMeter:
             The path of ``energy_report.html``; ``None`` if there is no such file, for example
             because the meter is still running, or has run without a callback until ``stop``.
         """
-        self._lifecycle.end_if_left()
-        last = self._lifecycle.own
-        return None if last is None else self._reports.wait(last, timeout_s)
+        return self._endings.wait_for_report(timeout_s)
 
     def close(self) -> None:
         """Close the outputs; the meter can be started again afterwards.
@@ -954,9 +883,9 @@ class EnergyMeter:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a copy or pickle, without attempts, threads and open files."""
         state = self.__dict__.copy()
-        state.update(_lifecycle=Lifecycle(), _say=logger.info)
-        state["_reports"] = meter_reports.MeterReports(self._clock)
-        return state
+        lifecycle = Lifecycle()
+        endings = Endings(lifecycle, self.config, self._clock)
+        return state | {"_lifecycle": lifecycle, "_endings": endings}
 
 
 def _config(config: EnergyConfig | None, settings: ConfigSettings) -> EnergyConfig:
@@ -993,6 +922,10 @@ def _check_state(state: Mapping[str, Any] | None) -> None:
             f"state must be a result of state(), got a dictionary with {', '.join(map(str, state))}"
             "; pass the part of your checkpoint that state() has returned"
         )
+
+
+def _is_past(t_s: float, now_s: float) -> bool:
+    return isinstance(t_s, Real) and -math.inf < t_s <= now_s
 
 
 def _check_measurable(function: Callable[..., object]) -> None:

@@ -197,7 +197,7 @@ def test_the_end_of_a_training_waits_for_no_sensor(
 ) -> None:
     """The last row is logged and the meter has ended while the last reading still hangs."""
     # For slow machines.
-    monkeypatch.setattr("energy_callbacks.meter._LAST_ROW_S", 30.0)
+    monkeypatch.setattr("energy_callbacks.report_process.endings._LAST_ROW_S", 30.0)
     monkeypatch.setattr("energy_callbacks.accounting.journal_thread._STOP_TIMEOUT_S", 60.0)
     source, said = Hanging(), queue.SimpleQueue[str]()
     meter = EnergyMeter(config=EnergyConfig(report_dir=tmp_path), sources=[source])

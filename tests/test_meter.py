@@ -8,6 +8,7 @@ import pickle
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -1016,6 +1017,40 @@ def test_a_state_that_is_none_is_refused(tmp_path: Path, clock: FakeClock) -> No
     assert not meter.is_running
     with meter.start(state={}):
         assert meter.is_running
+
+
+@pytest.mark.parametrize("method", ["data_ready", "batch_done", "mark"])
+def test_events_at_wrong_times_are_refused(tmp_path: Path, clock: FakeClock, method: str) -> None:
+    """At the call, with the value; the measurement goes on and has all energy."""
+    wrong: Any
+    with meter_of(tmp_path, clock) as meter, meter.phase("train"):
+        call = partial(meter.mark, "compiled") if method == "mark" else getattr(meter, method)
+        clock.advance(10.0)
+        for wrong in ("now", [1], b"x"):
+            with pytest.raises(TypeError, match=rf"{method}\(\) .* got {re.escape(repr(wrong))}"):
+                call(wrong)
+        for wrong in (clock.unix_s(), math.nan, math.inf):
+            with pytest.raises(ValueError, match=rf"{method}\(\) .* got {wrong!r}, now is 1010"):
+                call(wrong)
+        call(np.float64(1010.0 + 1e-9))
+        clock.advance(10.0)
+    assert meter.report().run.status == "finished"
+    assert meter.report().energy.total.energy_j == pytest.approx(4000.0)
+    assert len(of(meter, "mark")) == (method == "mark")
+
+
+def test_a_plan_that_is_no_whole_number_is_refused(tmp_path: Path, clock: FakeClock) -> None:
+    """Before, a forecast ended the measurement, or could not be read."""
+    wrong: Any
+    with meter_of(tmp_path, clock) as meter:
+        for wrong in ("10", None, 62.5, math.nan, math.inf):
+            with pytest.raises(TypeError, match=rf"plan\(\) .* got {wrong!r}; pass int\(steps\)"):
+                meter.plan(wrong)
+        meter.plan(np.int64(100))
+        train(meter, clock, steps=50)
+    forecast = meter.report().forecast
+    assert forecast is not None
+    assert forecast.planned_steps == 100
 
 
 def test_an_energy_of_the_future_is_refused(tmp_path: Path, clock: FakeClock) -> None:

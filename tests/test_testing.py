@@ -1,10 +1,13 @@
 """The public fakes."""
 
 import copy
+import math
+import re
+from typing import Any
 
 import pytest
 
-from energy_callbacks import testing
+from energy_callbacks import EnergyMeter, testing
 from energy_callbacks.core.records import Sensor
 from energy_callbacks.testing import FakeClock, InMemoryOutput, ScriptedSource
 
@@ -46,6 +49,15 @@ def test_a_mean_needs_an_integral() -> None:
     """Without ``energy_j`` a mean is refused, with advice."""
     with pytest.raises(ValueError, match=r"kind='mean' needs energy_j"):
         ScriptedSource(FakeClock(), power_w=lambda _: 1.0, kind="mean")
+
+
+@pytest.mark.parametrize("interval_s", [0.0, -1.0, math.nan, "1"])
+def test_a_source_without_an_interval_is_refused(interval_s: Any) -> None:
+    """Otherwise its thread would read without pause, and ``advance`` would never return."""
+    clock = FakeClock()
+    source = ScriptedSource(clock, power_w=lambda _: 1.0, interval_s=interval_s)
+    with pytest.raises(ValueError, match=re.escape(f"got {interval_s!r} of ScriptedSource")):
+        EnergyMeter(sources=[source], clock=clock)
 
 
 def test_the_output_remembers_copies() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from energy_callbacks.accounting import open_attempts
 from energy_callbacks.accounting.profilers import Profilers
 from energy_callbacks.core import forks
+from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.core.guard import harmless, logger
 
 if TYPE_CHECKING:
@@ -99,6 +100,35 @@ class Lifecycle:
         self.state = "running"
         self._profilers, self._on_left = profilers, on_left
         open_attempts.add(attempt, lambda: self.exit(attempt))
+
+    @harmless
+    def begin_call(self, call: ActiveCall | None) -> None:
+        """Begin a framework's call in an attempt of the user; do nothing if none is running.
+
+        Args:
+            call: see ``ActiveAttempt.begin_call``.
+        """
+        if attempt := self.running:
+            attempt.begin_call(call)
+
+    def running_after_call(self) -> "ActiveAttempt | None":
+        """Return the running attempt, without the phases of a call that an exception has ended."""
+        attempt = self.running
+        if attempt is not None and not attempt.ends_with_call:
+            self.end_if_left()
+        return attempt
+
+    @harmless
+    def end_call(self, timeout_s: float) -> None:
+        """End the phases of a framework's call in an attempt of the user.
+
+        Args:
+            timeout_s: maximum wait for the figures up to now, s.
+        """
+        attempt = self.running
+        if attempt is not None and attempt.end_call():
+            self._profilers.mark(f"phase:{attempt.recorder.phases.name}", attempt.now_s())
+            attempt.catch_up(timeout_s)
 
     def ask_to_end(self, error: BaseException | None = None) -> "ActiveAttempt | None":
         """End the running attempt without waiting; ``close`` must be called soon afterwards.

@@ -66,12 +66,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.replace_unprintable()
     try:
         with options.until_reader_ends():
-            arguments = _parse(argv)
+            try:
+                arguments = _parse(argv)
+            except SystemExit:
+                sys.stdout.flush()  # of the text of --help: at the exit, an error gives code 120
+                raise
             with messages.on_stderr(quiet=arguments.quiet, verbose=arguments.verbose):
                 code = _run(arguments)
     except KeyboardInterrupt:  # while modules are imported, which may take a second
         print("energy-callbacks: interrupted", file=sys.stderr)
         return _INTERRUPTED
+    except OSError as error:
+        print(f"energy-callbacks: {_message(error)}", file=sys.stderr)
+        return 1
     return code
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from energy_callbacks.cli.common import options
 from energy_callbacks.core.config import EnergyConfig
@@ -19,6 +19,13 @@ from energy_callbacks.profiling import run_quick_profile
 from energy_callbacks.profiling.zoo import quick
 
 HELP = "train a small network and show its energy report"
+# Options that need --model, with their values if they are not given.
+_OF_MODELS: Final[Mapping[str, Any]] = {
+    "data": "synthetic",
+    "data_dir": Path("data"),
+    "batch_size": 64,
+    "max_steps": None,
+}
 
 
 class Demo(NamedTuple):
@@ -71,23 +78,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--data",
         choices=quick.DATA,
-        default="synthetic",
         help="data for --model; cifar10 is read from --data-dir and never downloaded (default: "
-        "%(default)s)",
+        f"{_OF_MODELS['data']})",
     )
     add(
         "--data-dir",
         type=Path,
-        default=Path("data"),
         metavar="DIR",
-        help="folder that contains cifar-10-batches-py (default: %(default)s)",
+        help=f"folder that contains cifar-10-batches-py (default: {_OF_MODELS['data_dir']})",
     )
     add(
         "--batch-size",
         type=int,
-        default=64,
         metavar="N",
-        help="samples per step with --model (default: %(default)s)",
+        help=f"samples per step with --model (default: {_OF_MODELS['batch_size']})",
     )
     add("--max-steps", type=int, metavar="N", help="maximum number of steps per model with --model")
     add(
@@ -112,8 +116,11 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.epochs is not None and arguments.epochs < 1:
         raise ValueError(f"--epochs must be at least 1, got {arguments.epochs}")
+    given = {name: one for name in _OF_MODELS if (one := getattr(arguments, name)) is not None}
     if arguments.model is not None:
-        return _run_models(arguments)
+        return _run_models(arguments, **{**_OF_MODELS, **given})
+    for name in given:
+        raise ValueError(f"--{name.replace('_', '-')} needs --model, such as --model simple_cnn")
     if arguments.framework == "all":
         return _run_all(arguments)
     from energy_callbacks.accounting.open_attempts import wait_for_reports
@@ -135,21 +142,24 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _run_models(arguments: argparse.Namespace) -> int:
-    """Train the selected models and print a table; for a single model, also print a report."""
+def _run_models(arguments: argparse.Namespace, **settings: Any) -> int:
+    """Train the selected models and print a table; for a single model, also print a report.
+
+    Args:
+        arguments: the arguments of the command.
+        **settings: values of the options that need ``--model``.
+    """
     from energy_callbacks.profiling.zoo import table
     from energy_callbacks.report.render.terminal import print_report
 
     with options.foreign_output(arguments):
         profiled = run_quick_profile(
             arguments.model,
-            arguments.data,
+            settings.pop("data"),
             arguments.epochs or 1,
-            arguments.batch_size,
-            data_dir=arguments.data_dir,
-            max_steps=arguments.max_steps,
             out=arguments.out / "models",
             config=EnergyConfig(country=arguments.country),
+            **settings,
         )
     if arguments.json:
         options.print_json([asdict(row) for row in profiled.rows])

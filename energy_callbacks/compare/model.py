@@ -270,7 +270,7 @@ def from_json(text: str) -> Comparison:
 
     try:
         value: Any = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (RecursionError, ValueError) as error:  # ValueError: also for numbers of 4300 digits
         raise JournalError(f"this is not a comparison: {error}; give a comparison.json") from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise JournalError("this is not a comparison; give a comparison.json that compare wrote")

@@ -87,7 +87,7 @@ def write(path: Path, content: str | bytes) -> None:
         finally:
             draft.unlink(missing_ok=True)
     except OSError as error:
-        if error.filename == str(draft):
+        if error.filename in (None, str(draft)):
             error.filename, error.filename2 = str(path), None
         raise
 

@@ -32,7 +32,7 @@ def header(
     place: Mapping[str, Any] | None = None,
     pue: float = 1.0,
 ) -> Record:
-    """Return the first line of a journal, the header.
+    """Return the first line of a journal, the header, without secrets.
 
     Args:
         log: the log file.
@@ -48,7 +48,7 @@ def header(
             if unknown.
         pue: power usage effectiveness of the building.
     """
-    return {
+    line: Record = {
         "type": "header",
         "format": journal.FORMAT,
         "version": journal.VERSION,
@@ -67,10 +67,12 @@ def header(
         "imported": {"program": program, "file": log.path.name, "choice": log.choice},
         "environment": {
             "tool_version": __version__,
-            "command": command and redaction.text(command),
+            "command": command,
             "imported_from": log.path.name,
         },
     }
+    redacted: Record = redaction.record(line)
+    return redacted
 
 
 def device_line(device: Device, sensors: Mapping[Quantity, Sensor]) -> Record:
@@ -125,7 +127,6 @@ def damage_warnings(log: Log, damage: Damage) -> Iterator[Record]:
         message = f"{log.path.name} is cut off; the report contains the part before that."
         yield warning("log_cut_off", message)
     if damage.places:
-        places = "record" if damage.places == 1 else "records"
-        yield warning(
-            "damaged_lines", f"{damage.places} damaged {places} of {log.path.name} not included."
-        )
+        records = "damaged record of {} is" if damage.places == 1 else "damaged records of {} are"
+        message = f"{damage.places} {records.format(log.path.name)} not included."
+        yield warning("damaged_lines", message)

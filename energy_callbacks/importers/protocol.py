@@ -76,6 +76,17 @@ class Log:
             else:
                 damage.places += 1
 
+    def check_one_run(self) -> None:
+        """Check that the user has not chosen a run in a file that has only one.
+
+        Raises:
+            JournalError: for a choice other than ``last``.
+        """
+        if self.choice not in (None, LAST):
+            raise JournalError(
+                f"{self.path} contains one run, got {self.choice!r} after #; leave it out"
+            )
+
     def chosen(self, runs: Mapping[str, T], label: Callable[[T], str]) -> T:
         """Return the run that ``choice`` selects, or the only run if ``choice`` is ``None``.
 

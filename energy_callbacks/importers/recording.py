@@ -104,8 +104,10 @@ def recorded(
         notes: journal lines with warnings and remarks about the format of the log.
 
     Raises:
-        JournalError: if the log has no two samples at different times.
+        JournalError: if the log has no two samples at different times, or if the user has chosen a
+            run.
     """
+    log.check_one_run()
     end_s, clock, program = samples.end_s, samples.clock, header["imported"]["program"]
     if end_s <= 0.0:
         raise JournalError(

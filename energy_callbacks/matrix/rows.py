@@ -30,7 +30,8 @@ class ConfigurationRow:
         measured: those of ``reports`` whose energy in the table's scope is resolved and not 0.
         energies_j: energy in joules of each report in ``measured``.
         energy_j: geometric mean of ``energies_j``.
-        j_per_sample: mean energy per training sample in the table's scope, in joules.
+        j_per_sample: mean energy per training sample in the table's scope, in joules, over the
+            reports in which it is resolved.
         duration_s: mean duration of the runs in ``reports``, in seconds.
         peak_memory_bytes: mean of the highest memory in use on any GPU of a run.
         mean_memory_bytes: mean of the mean memory in use on the GPU with the highest peak.
@@ -103,7 +104,7 @@ def _row(
         measured=measured,
         energies_j=energies_j,
         energy_j=geometric_mean(energies_j) if energies_j else None,
-        j_per_sample=_mean(None if ratio is None else ratio.value_j for ratio in ratios),
+        j_per_sample=_mean(one.value_j for one in ratios if one is not None and one.is_resolved),
         duration_s=_mean(report.run.duration_s for report in reports),
         peak_memory_bytes=_mean(one.memory.device_used_peak_bytes for one in reports),
         mean_memory_bytes=_mean(one.memory.device_used_mean_bytes for one in reports),

@@ -57,11 +57,12 @@ def verdict(plan: MatrixPlan, table: MatrixTable) -> MatrixVerdict:
     groups = {row.name: row.measured for row in table.rows if row.measured}
     if len(groups) < 2:
         return _without_comparison(table)
-    metric = plan.metric if any(row.metric is not None for row in table.rows) else None
+    names = {one.name for runs in groups.values() for run in runs for one in run.metrics}
+    metric, goal = (plan.metric, plan.goal) if plan.metric in names else (None, None)
 
     def against(first: str) -> Comparison:
         ordered = {first: groups[first], **groups}
-        comparison = compare(ordered, metric=metric, goal=plan.goal)
+        comparison = compare(ordered, metric=metric, goal=goal)
         return comparison if table.scope == "total" else _of_gpus(comparison)
 
     first = next(iter(groups))

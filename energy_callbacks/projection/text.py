@@ -191,9 +191,10 @@ def terms(fleet: Fleet) -> str:
     """Return the factors of the projection as one line of text."""
     currency = f" {fleet.currency}" if fleet.currency else ""
     price = "" if fleet.price_per_kwh is None else f", {fleet.price_per_kwh:g}{currency} per kWh"
+    jobs = "1 job" if fleet.jobs_per_day == 1 else f"{formatting.grouped(fleet.jobs_per_day)} jobs"
     return (
-        f"{formatting.grouped(fleet.jobs_per_day)} jobs per day, PUE {fleet.pue:g}, scheduler "
-        f"overhead {_number(100.0 * fleet.scheduler_overhead)} %{price}"
+        f"{jobs} per day, PUE {fleet.pue:g}, "
+        f"scheduler overhead {_number(100.0 * fleet.scheduler_overhead)} %{price}"
     )
 
 

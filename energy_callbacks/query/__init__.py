@@ -22,7 +22,9 @@ __all__ = ["TABLES", "QueryAnswer", "QueryError", "Skipped", "SqlTable", "query"
 
 _ALLOWED: Final = ("SELECT", "EXPLAIN")
 # Types of nodes in DuckDB's syntax tree that use columns without their names.
-_UNNAMED: Final = frozenset(("STAR", "NATURAL", "PIVOT", "SHOW_REF", "POSITIONAL"))
+_UNNAMED: Final = frozenset(
+    ("STAR", "NATURAL", "PIVOT", "SHOW_REF", "POSITIONAL", "POSITIONAL_REFERENCE")
+)
 
 
 class QueryError(EnergyCallbacksError, ValueError):

@@ -186,7 +186,7 @@ def _parsed(table: SqlTable) -> str:
         else "SELECT path, unnest(CASE WHEN len(items) > 0 THEN items ELSE ['{}'] END) AS item, "
         "items IS NOT NULL AS is_valid, coalesce(len(items) > 0, false) AS is_row "
         "FROM (SELECT path, CASE WHEN json_valid(text) AND json_type(text) = 'ARRAY' "
-        "THEN json_extract_string(text, '$[*]') ELSE NULL END AS items FROM given)"
+        "THEN CAST(json_extract(text, '$[*]') AS VARCHAR[]) ELSE NULL END AS items FROM given)"
     )
     paths = ", ".join(f"'$.{path}'" for path in table.fields)
     fields = enumerate(table.fields.items(), start=1)

@@ -1,4 +1,4 @@
-"""Makes the report of a training after the training, usually in a separate process.
+"""Ends a training's attempt, and makes its report afterwards, usually in a separate process.
 
 ::
 

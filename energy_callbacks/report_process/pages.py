@@ -88,8 +88,8 @@ def expected_figures(totals: Mapping[str, float]) -> dict[str, float]:
 
 
 def last_figures(report: "EnergyReport") -> dict[str, float]:
-    """Return the known figures of ``FINAL`` by tag; unresolved energies are left out."""
-    total, efficiencies = report.energy.total, report.efficiency
+    """Return the known figures of ``FINAL`` by tag; those of unresolved energies are left out."""
+    total, efficiencies, emissions = report.energy.total, report.efficiency, report.emissions
     last = {}
     if total.energy_j is not None and total.is_resolved:
         last["final/total_wh"] = watt_hours(total.energy_j)
@@ -97,8 +97,8 @@ def last_figures(report: "EnergyReport") -> dict[str, float]:
         for unit, ratio in (("sample", efficiency.j_per_sample), ("token", efficiency.j_per_token)):
             if ratio is not None and ratio.is_resolved:
                 last[f"final/{scope}_j_per_{unit}"] = ratio.value_j
-    if report.emissions is not None and report.emissions.kg is not None:
-        last["final/emissions_g"] = grams(report.emissions.kg)
+    if emissions is not None and emissions.kg is not None and total.is_resolved:
+        last["final/emissions_g"] = grams(emissions.kg)
     return last
 
 

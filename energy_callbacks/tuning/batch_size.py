@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from energy_callbacks.core.errors import NothingFits
 from energy_callbacks.core.guard import ForeignCalls
+from energy_callbacks.core.settings.checks import check_type
 from energy_callbacks.meter import EnergyMeter
 from energy_callbacks.report.model.batch_sizes import BatchSizeCurve
 from energy_callbacks.tuning import accelerator
@@ -72,10 +73,15 @@ def tune_batch_size(
     Raises:
         NothingFits: if no size fits, or no size can be recommended.
         RuntimeError: if ``step`` has raised an error on another rank, except out of memory.
-        TypeError: for an object in ``keep`` that cannot be restored, or an unknown option.
+        TypeError: for an object in ``keep`` that cannot be restored, an unknown option, or an
+            argument that is no function.
         ValueError: for invalid options, options that differ between ranks, a tensor in ``keep``
             that has no values yet, or ``keep`` without PyTorch.
     """
+    if not callable(step):
+        raise TypeError(f"step must be a function, got {step!r}; pass one that trains a step")
+    for name, value in (("restore", restore), ("worst", worst)):
+        check_type(name, value, Callable | None, "a function")
     ranks = Ranks()
     try:
         settings, memory_bytes = _settings(options, ranks)

@@ -8,7 +8,8 @@ from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
 from energy_callbacks.accounting.metrics.scalars import Scalars
 from energy_callbacks.core.active_call import ActiveCall
 from energy_callbacks.dashboard import Dashboard
-from energy_callbacks.meter import Ending, EnergyMeter
+from energy_callbacks.meter import EnergyMeter
+from energy_callbacks.report_process.endings import Ending
 from energy_callbacks.report_process.pages import Pages
 from energy_callbacks_huggingface import loop
 from energy_callbacks_huggingface.batches import InputCounter

@@ -53,6 +53,7 @@ class EnergyHooks(Base):
         self._shortcuts = HookShortcuts(EnergyHooks)
         self._rows = Rows(meter, log_every_n_steps)
         self._loss_every = 1
+        self._first_step = 0
         self._state: dict[str, Any] = {}
         self._metrics = LoggedMetrics(meter.now_s)
 
@@ -107,16 +108,17 @@ class EnergyHooks(Base):
         self._steps.begin(trainer, self)
         self._shortcuts.begin(self, self._steps.on_train_batch_end)
         self._patches.begin(trainer)
-        if (steps := loop.planned_steps(trainer)) is not None:
-            self._meter.plan(steps)
+        self._first_step = trainer.global_step
+        loop.plan(self._meter, trainer, self._first_step, is_epoch_start=False)
         if trainer.global_step:
             self._meter.resumed(trainer.global_step)
         self._rows.begin(trainer)
 
     @harmless
     def on_train_epoch_start(self, /, trainer: Any, pl_module: Any) -> None:
-        """Record the metrics of the epoch before, and decide at which steps rows may be due."""
+        """Record metrics of the epoch before, plan steps, and decide when rows may be due."""
         self._record_epoch(trainer)
+        loop.plan(self._meter, trainer, self._first_step, is_epoch_start=True)
         self._loss_every = loop.loss_every(trainer)
         rows_every = self._rows.schedule.every_n_steps or self._loss_every
         self._steps.begin_epoch(trainer, 1 if self._meter.config.has_budget else rows_every)

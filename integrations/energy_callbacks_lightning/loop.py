@@ -43,15 +43,39 @@ def _has_callback(trainer: Any, *names: str) -> bool:
     return not kinds.isdisjoint(names)
 
 
-def planned_steps(trainer: Any) -> int | None:
-    """Return the number of optimizer steps that remain in ``fit``; ``None`` if unknown."""
+def plan(meter: EnergyMeter, trainer: Any, first_step: int, *, is_epoch_start: bool) -> None:
+    """Tell the meter how many optimizer steps ``fit`` will make, if this is known.
+
+    Within an epoch, in which a resumed ``fit`` may begin, all epochs are assumed to have the same
+    number of steps.
+
+    Args:
+        meter: the meter.
+        trainer: a trainer during ``fit``.
+        first_step: ``trainer.global_step`` at the start of ``fit``.
+        is_epoch_start: whether the trainer is between two epochs.
+    """
+    left = _steps_left(trainer, is_epoch_start=is_epoch_start)
+    if left is not None:
+        meter.plan(trainer.global_step - first_step + left)
+
+
+def _steps_left(trainer: Any, *, is_epoch_start: bool) -> int | None:
     if not trainer.lightning_module.automatic_optimization:
         # Lightning's estimate assumes one step per batch, which may be wrong here.
         return None
     if _has_callback(trainer, "GradientAccumulationScheduler"):
         return None  # Lightning's estimate assumes that all epochs accumulate as now.
-    planned = trainer.estimated_stepping_batches
-    return int(planned) - trainer.global_step if 0 < planned < math.inf else None
+    planned, done = trainer.estimated_stepping_batches, int(trainer.global_step)
+    if not 0 < planned < math.inf:
+        return None
+    batches = trainer.num_training_batches
+    if not is_epoch_start or trainer.max_epochs < 0 or batches == math.inf:
+        return int(planned) - done
+    # Epochs before a resume may have had another number of steps.
+    steps: int = math.ceil(batches / trainer.accumulate_grad_batches)
+    left: int = steps * (trainer.max_epochs - trainer.current_epoch)
+    return left if trainer.max_steps < 0 else min(left, int(trainer.max_steps) - done)
 
 
 def run_folder(trainer: Any) -> Path:

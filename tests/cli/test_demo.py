@@ -115,6 +115,18 @@ def test_a_missing_backend() -> None:
     assert "KERAS_BACKEND" in last
 
 
+@pytest.mark.parametrize(
+    "option",
+    [("--data", "digits"), ("--data-dir", "x"), ("--batch-size", "8"), ("--max-steps", "5")],
+)
+def test_options_of_models_are_not_ignored(
+    option: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without ``--model``, an option that needs it is an error before any training."""
+    assert main(["demo", "--framework", "huggingface", *option]) == 2
+    assert f"{option[0]} needs --model" in capsys.readouterr().err
+
+
 def test_all_frameworks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

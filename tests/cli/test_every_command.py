@@ -285,11 +285,12 @@ def test_an_option_before_the_command(option: str, capsys: pytest.CaptureFixture
 
 def shell(script: str) -> tuple[int, str]:
     """Run a script of bash in which ``ec`` is the command line; return exit code and errors."""
+    setup = "unset PYTHONUNBUFFERED; set -o pipefail;"
     done = subprocess.run(
         [
             "bash",
             "-c",
-            f'set -o pipefail; ec() {{ "{sys.executable}" -m energy_callbacks "$@"; }}; {script}',
+            f'{setup} ec() {{ "{sys.executable}" -m energy_callbacks "$@"; }}; {script}',
         ],
         capture_output=True,
         text=True,
@@ -309,6 +310,7 @@ def test_a_closed_standard_output() -> None:
     [
         ("report a -q", 0),
         ("--print-completion bash", 0),
+        ("report --help", 0),
         ("matrix failing.toml -q", 1),
         ("run --json --no-html -q -- sh -c 'sleep 0.3; exit 5'", 5),
         ("compare a b -q --fail-if-regress 5%", UNJUDGED),
@@ -324,13 +326,20 @@ def test_a_reader_that_ends(words: str, code: int) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("words", ["list a", "report a"])
-def test_a_standard_output_that_is_full(words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        ("list a", "energy-callbacks list"),
+        ("report a", "energy-callbacks report"),
+        ("report --help", "energy-callbacks"),
+        ("--print-completion bash", "energy-callbacks"),
+    ],
+)
+def test_a_standard_output_that_is_full(words: str, program: str) -> None:
     """It is named in one line, and the exit code is that of an error."""
-    found, told = shell(f"unset PYTHONUNBUFFERED; ec {words} >/dev/full")
+    found, told = shell(f"ec {words} >/dev/full")
     assert found == 1
-    command = words.partition(" ")[0]
-    assert told == f"energy-callbacks {command}: standard output: No space left on device\n"
+    assert told == f"{program}: standard output: No space left on device\n"
 
 
 def test_a_standard_output_that_is_not_utf_8(place, no_charts, monkeypatch):  # noqa: F811

@@ -634,8 +634,13 @@ def test_json_of_something_else_is_refused(groups, change, message):
     change(value)
     with pytest.raises(JournalError, match=message):
         model.from_json(json.dumps(value))
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, "9" * 5000], ids=("cut", "deep", "long"))
+def test_text_that_is_no_json_is_no_comparison(text):
+    """Nor is JSON that Python cannot read."""
     with pytest.raises(JournalError, match="not a comparison"):
-        model.from_json("{")
+        model.from_json(text)
 
 
 @pytest.fixture(scope="module")

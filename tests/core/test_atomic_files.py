@@ -144,6 +144,16 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
         atomic_files.write(Path(), "{}")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_an_error_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operating system names no file if there is no space for its content."""
+    monkeypatch.setattr(atomic_files, "open_new", lambda _: os.open("/dev/full", os.O_WRONLY))
+    with pytest.raises(OSError, match=r"No space left on device: .*report\.json"):
+        atomic_files.write(tmp_path / "report.json", "{}")
+
+
 def test_a_long_name_can_be_written(tmp_path: Path) -> None:
     """The name of the temporary file is not too long for the file system."""
     atomic_files.write(tmp_path / ("a" * 255), "{}")

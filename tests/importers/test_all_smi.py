@@ -95,10 +95,10 @@ def test_a_frame_that_was_cut_is_left_out(tmp_path):
     assert "log_cut_off" in _codes(report)
 
 
-@pytest.mark.parametrize("value", [*HOSTILE, -1.0, None], ids=repr)
+@pytest.mark.parametrize("value", [*HOSTILE, -1.0, 0.0, None], ids=repr)
 @pytest.mark.parametrize("field", ["power_consumption", "used_memory", "utilization"])
 def test_what_is_no_number_is_not_taken_for_one(tmp_path, field, value):
-    """Values of -1, which all-smi writes for unknown values, and invalid values are left out."""
+    """Values of -1 and 0 W, which all-smi writes for unknown values, are left out."""
     frames = _frames()
     frames[10]["gpus"][0][field] = value
     report = load(as_lines(tmp_path / "r.ndjson", frames))

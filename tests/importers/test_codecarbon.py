@@ -34,7 +34,7 @@ ROW = {
 
 def _write(path, rows):
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(ROW))
+        writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
     return path
@@ -81,6 +81,18 @@ def test_rows_of_one_run_are_its_states(tmp_path):
     report = load(_write(tmp_path / "emissions.csv", rows))
     assert report.energy.gpu.energy_j == pytest.approx(0.05 * 3.6e6)
     assert report.run.duration_s == 300.0
+
+
+def test_tasks_of_a_run_are_runs(tmp_path):
+    """A file of tasks has a row for each, with the same ``run_id``; ``#TASK`` chooses one."""
+    rows = [ROW | {"task_name": name} for name in ("load", "train")]
+    rows[0] |= {"gpu_energy": 0.01, "duration": 9000.0}
+    path = _write(tmp_path / "emissions_exp_aaaa-1.csv", rows)
+    with pytest.raises(JournalError, match=r"contains 2 runs.*load \(resnet.*train \(resnet"):
+        load(path)
+    report = load(f"{path}#train")
+    assert report.energy.gpu.energy_j == pytest.approx(0.25 * 3.6e6)
+    assert report.run.name == "train"
 
 
 def test_what_we_write_we_read(tmp_path):

@@ -12,7 +12,7 @@ from energy_callbacks.report.build import gather
 from energy_callbacks.report.charts import catalogue
 from energy_callbacks.report.collect import gpu_stats
 from energy_callbacks.report.render import html
-from tests.importers.logs import MIB, as_json, native, smi, smi_time, times
+from tests.importers.logs import MIB, as_json, native, simple, smi, smi_time, times
 from tests.report.journals import Attempt, write
 
 
@@ -68,6 +68,17 @@ def test_a_log_of_too_many_samples_is_refused(log, monkeypatch):
         load(log)
 
 
+def test_a_log_of_one_run_has_no_other(log, tmp_path):
+    """A name after ``#`` is an error, except ``last``."""
+    windows = tmp_path / "windows.csv"
+    names = "start_time,window_name,elapsed_time,gpu0_energy"
+    windows.write_text(f"{names}\n1795000000.0,train,10.0,1000.0\n")
+    for path in (log, windows):
+        with pytest.raises(JournalError, match="contains one run, got '3' after #; leave it out"):
+            load(f"{path}#3")
+        assert load(f"{path}#last").energy == load(path).energy
+
+
 def test_a_kept_log_is_a_run_folder(log, tmp_path):
     """The journal in the folder gives the report of the log; keeping it twice changes nothing."""
     folder = tmp_path / "kept"
@@ -82,6 +93,15 @@ def test_a_kept_log_is_a_run_folder(log, tmp_path):
     assert again.energy == first.energy
     assert (again.run, again.devices, again.series) == (first.run, first.devices, first.series)
     assert again.warnings == first.warnings
+
+
+def test_a_kept_log_has_no_secrets(tmp_path):
+    """Neither in the command, nor in the settings of the training."""
+    told = {"training_command": "train --token X1zvQ", "hf_token": "X1zvQ", "optimizer": "adam"}
+    records = [simple(at, training_metadata=told) for at in times(11, 1.0)]
+    kept = importers.keep(as_json(tmp_path / "log.json", records), tmp_path / "run").read_text()
+    assert "X1zvQ" not in kept
+    assert '"hf_token":"REDACTED","optimizer":"adam"' in kept
 
 
 def test_a_log_never_takes_the_place_of_a_run(log, tmp_path):

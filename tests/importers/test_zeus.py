@@ -95,13 +95,14 @@ def test_windows_with_what_is_no_energy(tmp_path, energy):
 
 
 def test_windows_of_no_time_and_files_that_were_cut(tmp_path):
-    """Invalid durations are damage; a file with nothing else is refused."""
+    """Invalid times are damage; a file with nothing else is refused."""
     rows = [(0.0, "a", 10.0, 1000.0), (10.0, "a", "nan", 5.0), (20.0, "a", -1.0, 5.0)]
+    rows.append((1e24, "a", 10.0, 5.0))
     path = _windows(tmp_path / "zeus.csv", [*rows, (30.0, "a", 10.0, 1000.0)])
     report = load(cut(path, lambda text: text.rindex(",1000.0")))
     assert report.energy.gpu.energy_j == pytest.approx(1000.0)
     [said] = [one.message for one in report.warnings if one.code == "damaged_lines"]
-    assert said.startswith("3 damaged")
+    assert said.startswith("4 damaged")
     with pytest.raises(JournalError, match="no complete window"):
         load(_windows(path, rows[1:]))
 
@@ -127,7 +128,7 @@ def test_power_with_a_gap_a_clock_that_goes_back_and_no_numbers(tmp_path):
     rows = [(ZERO_S + n / 10, 100.0) for n in range(101)]
     rows += [(ZERO_S + 20.0 + n / 10, 100.0) for n in range(101)]
     rows += [(ZERO_S + 5.0 + n / 10, 100.0) for n in range(101)]
-    rows[3:3] = [(ZERO_S, "nan"), ("nan", 5.0), ("soon",), (ZERO_S, 1, 2)]
+    rows[3:3] = [(ZERO_S, "nan"), ("nan", 5.0), ("soon",), (ZERO_S, 1, 2), (1e24, 5.0)]
     path = cut(_power(tmp_path / "power.csv", rows), lambda text: len(text) - 3)
     report = load(path)
     assert report.energy.gpu.energy_j == pytest.approx(100.0 * 29.9, rel=1e-3)

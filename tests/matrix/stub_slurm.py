@@ -27,9 +27,12 @@ if program == "scontrol":
     print("Configuration data\\nMaxArraySize            = SIZE\\nMaxJobCount = 10000")
 elif program == "squeue":
     number = next(word for word in words if word.startswith("--jobs=")).split("=")[1]
-    if number not in jobs:
+    asked = next((word for word in words if word.startswith("--clusters=")), "")
+    if number not in jobs or asked.partition("=")[2] != jobs[number].get("cluster", ""):
         sys.exit("slurm_load_jobs error: Invalid job id specified")
     assert "--format=%K" in words and "--array" in words
+    if asked:
+        print("CLUSTER: " + jobs[number]["cluster"])
     print("\\n".join(map(str, jobs[number]["tasks"])))
 else:
     [script] = [word for word in words if not word.startswith("--")]
@@ -39,9 +42,14 @@ else:
     first, last = map(int, re.search(r"--array=(\\d+)-(\\d+)", text).groups())
     assert last < SIZE, "sbatch: error: Invalid job array specification"
     number = str(100 + len(jobs))
-    jobs[number] = {{"script": script, "tasks": list(range(first, last + 1))}}
+    # With this option, the output has the name of the cluster (sbatch(1), --parsable).
+    found = re.search(r"--clusters=(\\w+)", text)
+    cluster = found[1] if found else ""
+    tasks = list(range(first, last + 1))
+    jobs[number] = {{"script": script, "tasks": tasks, "cluster": cluster}}
     state.write_text(json.dumps(jobs))
-    print(number + ";cluster" if "--parsable" in words else f"Submitted batch job {{number}}")
+    assert "--parsable" in words
+    print(number + (f";{{cluster}}" if cluster else ""))
 """
 
 

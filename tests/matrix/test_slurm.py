@@ -91,6 +91,15 @@ def test_more_jobs_than_an_array_takes(lab: Lab) -> None:
     assert "8 jobs waiting or running;" in lab.run().err
 
 
+def test_jobs_of_another_cluster_are_not_submitted_twice(lab: Lab) -> None:
+    """Only ``squeue --clusters`` knows what ``sbatch --clusters`` has submitted."""
+    slurm = cluster(lab)
+    lab.write(engine="slurm", slurm={"clusters": "far"})
+    assert lab.run().code == 0
+    assert "2 jobs waiting or running;" in lab.run().err
+    assert list(slurm.jobs) == ["100"]
+
+
 def test_a_dry_run_submits_nothing(lab: Lab) -> None:
     """It prints all jobs and scripts, writes no file, and does not need Slurm."""
     lab.write(engine="slurm", repeats=2)
@@ -117,6 +126,17 @@ def test_what_slurm_says_is_told(lab: Lab) -> None:
     ended = lab.run()
     assert ended.code == 1
     assert "squeue is not found" in ended.err
+
+
+def test_a_controller_that_does_not_answer_is_no_wrong_option(lab: Lab) -> None:
+    """The message does not ask to correct the file."""
+    slurm = cluster(lab)
+    lab.write(engine="slurm")
+    assert lab.run().code == 0
+    (slurm.folder / "squeue").write_text("#!/bin/sh\necho 'Unable to contact' >&2\nexit 1\n")
+    ended = lab.run()
+    assert "squeue --noheader" in ended.err
+    assert "ended with 1: Unable to contact; run the command again later" in ended.err
 
 
 @pytest.mark.parametrize("task", ["2", "-1"])

@@ -12,6 +12,8 @@ from energy_callbacks.compare import page, plots
 from energy_callbacks.matrix import summary
 from energy_callbacks.matrix.attempts import Results, write_json
 from energy_callbacks.matrix.plan import MatrixPlan
+from energy_callbacks.matrix.rows import read_table
+from energy_callbacks.matrix.verdict import verdict
 from tests.report.journals import Attempt, Stretch, write
 
 TRAIN_S = 60.0
@@ -68,6 +70,18 @@ def test_what_is_cheaper_beyond_chance_is_real(tmp_path: Path) -> None:
         "low uses the least energy, 5.00 Wh per run. The difference is significant: "
     )
     assert "each other one uses more energy, the next mid (+33.3 %" in found["answer"]
+
+
+def test_the_energy_per_sample_of_short_runs_is_not_known(tmp_path: Path) -> None:
+    """As that of the run: its error is larger than half of it."""
+    plan = MatrixPlan(name="m", command="x {opt}", parameters={"opt": ["a"]}, repeats=1)
+    results = Results(folder=tmp_path, working_folder=tmp_path)
+    (job,) = plan.jobs()
+    run = results.begin(job)
+    write(run, Attempt(edge_j=30_000.0))
+    results.end(run, 0)
+    (row,) = read_table(plan, results).rows
+    assert (row.energy_j, row.j_per_sample) == (None, None)
 
 
 def test_names_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,6 +156,24 @@ def test_one_configuration_is_not_compared(tmp_path: Path) -> None:
     found = matrix(tmp_path, {"a": 300.0})
     assert (found["is_real"], found["ranked_by"]) == (None, None)
     assert found["answer"] == "There are no two configurations to compare. a: 5.00 Wh."
+
+
+@pytest.mark.parametrize("is_in_a_short_run", [False, True])
+def test_a_metric_without_a_measured_report(tmp_path: Path, *, is_in_a_short_run: bool) -> None:
+    """The energies of the others are compared, although no report has metrics."""
+    options = ["a", "b", "short"]
+    plan = MatrixPlan(
+        name="m", command="x {opt}", parameters={"opt": options}, repeats=1, metric="val_accuracy"
+    )
+    results = Results(folder=tmp_path, working_folder=tmp_path)
+    for place, job in enumerate(plan.jobs()):
+        run, is_short = results.begin(job), job.parameters["opt"] == "short"
+        metrics = ACCURACY if is_short and is_in_a_short_run else ()
+        edge_j = 30_000.0 if is_short else 0.0
+        write(run, Attempt(run_id=f"r{place}", edge_j=edge_j, metrics=metrics))
+        results.end(run, 0)
+    found = verdict(plan, read_table(plan, results))
+    assert (found.quantity, set(found.costs_j)) == ("energy_j", {"a", "b"})
 
 
 def test_a_metric_that_nobody_has(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 from energy_callbacks.accounting.metrics import carbon
 from energy_callbacks.accounting.metrics.carbon import Intensity
 from energy_callbacks.core.records import Energy
+from energy_callbacks.projection import text
 from energy_callbacks.projection.projection import Amount, Fleet, JobUse, exact, one_job, project
 
 # Round figures, so that results can be checked by hand.
@@ -47,6 +48,12 @@ def test_building_scheduler_and_price():
     assert day.gpu_h.value == pytest.approx(4e6 / 60)
     assert one_job(JOB, terms).energy_kwh.value == pytest.approx(day.energy_kwh.value / 1e6)
     assert project(JOB, fleet()).money is None
+
+
+def test_one_job_a_day_is_in_the_singular():
+    """Other numbers of jobs are in the plural."""
+    assert text.terms(fleet(jobs_per_day=1)).startswith("1 job per day, ")
+    assert text.terms(fleet(jobs_per_day=0.5)).startswith("0.500 jobs per day, ")
 
 
 def test_an_error_does_not_shrink_with_the_number_of_jobs():

@@ -185,6 +185,18 @@ def test_a_damaged_list_takes_its_report_out_of_that_table(tmp_path):
     assert "phases" in skipped.message
 
 
+@pytest.mark.parametrize("element", ["abc", None])
+def test_an_element_of_another_type_ends_no_query(tmp_path, element):
+    """Its report is skipped in that table, and the others are read."""
+    saved(tmp_path / "good", run_id="good")
+    value = json.loads(schema.to_json(saved(tmp_path / "bad", run_id="bad")))
+    path = tmp_path / "bad/energy_report.json"
+    path.write_text(as_we_write(value | {"phases": [element]}))
+    answer = query("select distinct path from phases", tmp_path)
+    assert answer.rows == [(str(tmp_path / "good/energy_report.json"),)]
+    assert [(one.path, one.why) for one in answer.skipped] == [(str(path), "partly read")]
+
+
 def as_we_write(value) -> str:
     """Returns JSON with each top-level field on one line."""
     return "{\n" + ",\n".join(f'"{k}": {json.dumps(v)}' for k, v in value.items()) + "\n}\n"
@@ -383,6 +395,7 @@ def test_every_column_is_in_the_tables():
         "explain select total_wh from reports",
         "from reports as r(a, b, c) select c",
         "select count(*) from reports natural join phases",
+        "select #3 from reports",
     ],
 )
 def test_columns_that_are_not_named_are_there_too(sql):

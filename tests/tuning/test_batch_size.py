@@ -3,6 +3,7 @@
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,6 +98,14 @@ def test_an_option_of_a_wrong_type(name: str, words: str) -> None:
     """The error is raised before any step runs."""
     with pytest.raises(TypeError, match=re.escape(f"{name} must be {words}, got 3; leave {name}")):
         tune_batch_size(lambda size: None, **{name: 3})
+
+
+@pytest.mark.parametrize("name", ["step", "restore", "worst"])
+def test_a_function_that_is_none(name: str) -> None:
+    """The error is raised before any step runs, and names the argument."""
+    functions: dict[str, Any] = {"step": lambda size: pytest.fail("ran"), name: 3}
+    with pytest.raises(TypeError, match=f"{name} must be a function.*, got 3; "):
+        tune_batch_size(**functions)
 
 
 @pytest.mark.parametrize("count", [0, -1, 2.5, True, "2"])

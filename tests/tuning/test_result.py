@@ -48,6 +48,7 @@ def test_a_search_without_an_answer_is_told_too(tmp_path: Path) -> None:
     (curve,) = training.meter.report().batch_sizes
     assert curve.size is None
     assert "make min_size or the model smaller" in curve.sentence
+    assert "; 1 trial in " in curve.sentence
     assert batch_size_figure(curve) is None
     assert "make min_size or the model smaller" in html.render(training.meter.report())
 

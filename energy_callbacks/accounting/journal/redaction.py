@@ -16,12 +16,12 @@ MARK: Final = "REDACTED"
 # (plugins/keyword.py, DENYLIST), curl(1) for headers.
 _SECRETS: Final = frozenset((
     "accesstoken", "apikey", "apitoken", "auth", "authorization", "authtoken", "bearer", "cookie",
-    "credential", "credentials", "passphrase", "passwd", "password", "pwd", "secret",
+    "credential", "credentials", "passphrase", "passwd", "pwd", "secret",
 ))  # fmt: skip
 # Words before ``key`` in names of secrets; other keys, such as ``--sort-key``, are none.
 _KEYS: Final = frozenset((
-    "access", "account", "api", "auth", "encryption", "license", "private", "secret", "service",
-    "signing", "storage", "subscription", "wandb",
+    "access", "account", "api", "auth", "encryption", "kaggle", "license", "private", "secret",
+    "service", "signing", "storage", "subscription", "wandb",
 ))  # fmt: skip
 # Words before ``token`` in names of tokens of a text (transformers' ``PreTrainedTokenizerBase``,
 # diffusers' textual inversion) and of ratios (``energy_per_token``); other tokens are secrets.
@@ -167,4 +167,5 @@ def _is_secret_name(name: str) -> bool:
     *_, before, last = ["", *re.split(r"[-_.]+", split)]
     if last == "token":
         return before not in _TEXT_TOKENS
-    return last in _SECRETS or (last == "key" and before in _KEYS)
+    is_password = last.endswith("password")  # such as PGPASSWORD of PostgreSQL
+    return is_password or last in _SECRETS or (last == "key" and before in _KEYS)

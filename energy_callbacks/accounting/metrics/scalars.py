@@ -30,6 +30,11 @@ _OFTEN_S: Final = 10.0
 _ROWS: Final = 1000
 
 Scalars = dict[str, float]
+# Tags of totals since the start of the run.
+_TOTALS: Final = (
+    *(f"energy/{scope}_wh" for scope in ("gpu", "host", "total")),
+    *(f"emissions/total_g{suffix}" for suffix in ("", "_lo", "_hi")),
+)
 
 
 def _total_gib(sizes_bytes: Sequence[float]) -> float:
@@ -114,6 +119,7 @@ class ScalarBoard:
         self.used: Used | None = None
         self._from = (StepCounts(t_s=self.start_s), self.start_s)
         self._ready: ReadyScalars | None = None
+        self._taken: Scalars = {}
         self._computed_for: tuple[tuple[StepCounts, float], StepCounts, float] | None = None
         self._samples_scale = samples_scale
         self._energies: dict[tuple[str, float, float], Energy] = {}
@@ -128,7 +134,8 @@ class ScalarBoard:
         """Return the newest figures, and begin a new span of time at the end of their span.
 
         Without new readings, the last figures are returned again. Before the first readings, the
-        result is empty.
+        result is empty. A total is never less than before: if later readings lower it, for example
+        because they are those of a counter, the previous value is returned until it is exceeded.
         """
         self.ask()
         ready = self._ready
@@ -137,7 +144,11 @@ class ScalarBoard:
         if ready.pooled is not None and ready.tally.steps > self._from[0].steps:
             self._rows.append(ready.pooled)
         self._from = (ready.tally, ready.end_s)
-        return dict(ready.values)
+        values = dict(ready.values)
+        for tag in _TOTALS:
+            if tag in values:
+                values[tag] = self._taken[tag] = max(values[tag], self._taken.get(tag, 0.0))
+        return values
 
     def begin_span(self) -> None:
         """Begin a new span of time now; figures before it are not returned again."""

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args
 
@@ -49,6 +50,18 @@ def check_positive(name: str, value: float | None) -> float | None:
     if not 0.0 < value < math.inf:
         raise ValueError(f"{name} must be positive, got {value!r}; leave it out for none")
     return value
+
+
+def check_count(name: str, value: object, least: int, advice: str) -> None:
+    """Check that a value is a whole number of at least ``least``; ``advice`` ends the message.
+
+    Raises:
+        ValueError: for any other value.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(
+            f"{name} must be a whole number of at least {least}, got {value!r}; {advice}"
+        )
 
 
 def check_function(name: str, value: Function | None) -> Function | None:

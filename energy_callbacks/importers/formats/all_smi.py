@@ -3,7 +3,8 @@
 The first object is usually a header. A frame is an object with ``timestamp`` (RFC 3339, whole
 seconds) and the lists ``gpus`` and ``cpus``, which have the values of each device at that time.
 Memory is in bytes, frequency in MHz, power in W; unknown values are -1, 0 or null, depending on the
-quantity. CPUs without known power are skipped.
+quantity. For the power of a GPU, it is 0 (all-smi, src/device/readers/nvidia.rs). CPUs without
+known power are skipped.
 """
 
 import json
@@ -28,6 +29,7 @@ _LAYOUT: Final = Layout(
     uuid=("uuid",),
     memory_total=("total_memory",),
     memory_bytes=size_bytes,
+    zero_is_known=False,
 )
 _LISTS: Final = {"gpus": "gpu", "cpus": "cpu"}
 

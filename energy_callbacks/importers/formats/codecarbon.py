@@ -1,9 +1,11 @@
 """Reads the totals of a run from CodeCarbon's file; ``emissions.csv#RUN_ID`` selects the run.
 
 Rows with the same ``run_id`` are cumulative totals of one run at different times; the row with the
-longest duration is used. Energies are in kWh. CodeCarbon multiplies energies by the PUE (power
-usage effectiveness of the building). If the row states a PUE from 1 to 10, this module divides the
-energies by it.
+longest duration is used. A file of tasks (``emissions_EXPERIMENT_RUN_ID.csv``) has a row for each
+task of a run; each is read as a run, which ``#TASK`` selects.
+
+Energies are in kWh. CodeCarbon multiplies energies by the PUE (power usage effectiveness of the
+building). If the row states a PUE from 1 to 10, this module divides the energies by it.
 """
 
 import math
@@ -63,7 +65,7 @@ def records(log: Log) -> Iterator[Record]:
         NAME,
         values.unix_s(ended) - duration_s if ended else log.path.stat().st_mtime,
         version=values.short_text(row.get("codecarbon_version")),
-        name=values.short_text(row.get("project_name")),
+        name=_text(row, "task_name", "project_name"),
         tags={name: text for name in _TAGS if (text := values.short_text(row.get(name)))},
         place=place,
         pue=pue,
@@ -80,18 +82,23 @@ def records(log: Log) -> Iterator[Record]:
 
 
 def _states(log: Log, damage: files.Damage) -> dict[str, list[Row]]:
-    """Return the usable rows of each run by run ID, in the order of the file.
+    """Return the usable rows of each run by name of the task or run ID, in the order of the file.
 
-    A row without a run ID counts as a run of its own.
+    A row without both counts as a run of its own.
     """
     states = defaultdict[str, list[Row]](list)
     for line_number, row in log.rows(damage):
         duration_s = values.at_least_0(row["duration"])
         if duration_s is not None and duration_s < _MOST_S:
-            states[values.short_text(row["run_id"]) or f"row {line_number}"].append(row)
+            states[_text(row, "task_name", "run_id") or f"row {line_number}"].append(row)
         else:
             damage.places += 1
     return states
+
+
+def _text(row: Row, *names: str) -> str | None:
+    """Return the text in the first of these columns that has one."""
+    return next(filter(None, (values.short_text(row.get(name)) for name in names)), None)
 
 
 def _duration_s(row: Row) -> float:

@@ -64,4 +64,6 @@ def records(log: Log) -> Iterator[Record]:
 
 def _moment(cell: str) -> Moment | None:
     at_s = number(cell)
-    return moment(cell) if at_s is None else Moment(at_s, is_local=False)
+    if at_s is None:
+        return moment(cell)
+    return Moment(at_s, is_local=False) if abs(at_s) < _LATEST_S else None

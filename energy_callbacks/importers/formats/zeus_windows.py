@@ -40,6 +40,8 @@ _SENSOR: Final = Sensor(
 # Tolerance for comparing starts and ends of windows, which are precise to about a microsecond.
 _SLACK_S: Final = 1e-3
 _MOST_S: Final = 10 * 365 * 86400.0
+# Limit of plausible Unix times: the year 2096.
+_LATEST_S: Final = 4e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ def recognises(log: Log) -> bool:
 
 def records(log: Log) -> Iterator[Record]:
     """Yield the journal of the log; see ``Importer.records``."""
+    log.check_one_run()
     keys = [name.removesuffix(_ENERGY) for name in log.columns()[3:]]
     damage = files.Damage()
     windows = _windows(log, keys, damage)
@@ -106,7 +109,7 @@ def _windows(log: Log, keys: Sequence[str], damage: files.Damage) -> list[_Windo
     windows = []
     for _, row in log.rows(damage):
         start_s, duration_s = above_0(row["start_time"]), above_0(row["elapsed_time"])
-        if start_s is None or duration_s is None or duration_s > _MOST_S:
+        if start_s is None or duration_s is None or start_s > _LATEST_S or duration_s > _MOST_S:
             damage.places += 1
             continue
         name = _NUMBERED.sub("", short_text(row["window_name"]) or "") or "window"

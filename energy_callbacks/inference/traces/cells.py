@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from energy_callbacks.accounting.journal.headers import is_number
+
 _Parsed = TypeVar("_Parsed")
 _MOST_BYTES: Final = 50_000_000  # as accounting/dated_csv.py; a profile has some thousand rows
 
@@ -48,12 +50,30 @@ class Line:
             raise self.error(column, "the cell is empty")
         return value
 
+    def above_0(self, column: str) -> float:
+        """Return the number in a column.
+
+        Raises:
+            ValueError: if it is not known, 0 or negative.
+        """
+        if (value := self.known(column)) <= 0.0:
+            raise self.error(column, f"{value:g} is not above 0")
+        return value
+
     def list(self, column: str) -> list[Any]:
         """Return the JSON list in a column; an empty cell is an empty list."""
         found = self._parsed(column, json.loads, "is not a JSON list such as [50, 25]")
         if not isinstance(found, list | None):
             raise self.error(column, f"{self.text(column)!r} is not a JSON list such as [50, 25]")
         return found or []
+
+    def numbers(self, column: str) -> tuple[float, ...]:
+        """Return the numbers in the JSON list in a column."""
+        values = self.list(column)
+        for value in values:
+            if not is_number(value):
+                raise self.error(column, f"{value!r} is not a number")
+        return tuple(map(float, values))
 
     def word(self, column: str, words: Sequence[str]) -> Any:
         """Return the word in a column, which must be one of ``words``."""

@@ -34,9 +34,9 @@ def zeus(line: Line) -> MeasuredWindow:
         known = ", ".join(_SAMPLES)
         raise line.error("dataset", f"the samples of {dataset!r} are not known, only of {known}")
     tenant = Tenant(
-        model=line.text("network"), share_pct=100.0, batch=int(line.known("batch_size"))
+        model=line.text("network"), share_pct=100.0, batch=int(line.above_0("batch_size"))
     )
-    epoch_s, power_w = line.known("time_per_epoch"), line.known("average_power")
+    epoch_s, power_w = line.above_0("time_per_epoch"), line.above_0("average_power")
     return MeasuredWindow(
         configuration=Configuration(tenants=(tenant,), power_limit_w=line.known("power_limit")),
         source="imported",
@@ -53,13 +53,8 @@ def zeus(line: Line) -> MeasuredWindow:
 
 def pctodl(line: Line) -> MeasuredWindow:
     """Return a row of PctoDL; its model is that of every process."""
-    shares, batches = line.list("p_list"), line.list("b_list")
-    if len(shares) != len(batches):
-        raise line.error("b_list", f"{len(batches)} batches for {len(shares)} shares")
-    tenants = tuple(
-        Tenant(model=line.text("model_name"), share_pct=float(share), batch=int(batch))
-        for share, batch in zip(shares, batches, strict=True)
-    )
+    models = [line.text("model_name")] * len(line.list("p_list"))
+    tenants = table.tenants(line, models, of_shares="p_list", of_batches="b_list")
     figures: dict[str, Any] = {
         "throughput_per_s": line.number("throughput_total"),
         "power_mean_w": line.number("power_avg"),
@@ -93,7 +88,7 @@ def h200_mps(line: Line) -> MeasuredWindow:
         sm_mhz_measured=line.number("sm_mhz_meas"),
         window_s=line.number("window_s"),
         throughput_per_s=line.number("throughput_total"),
-        tenant_throughputs_per_s=tuple(map(float, line.list("throughput_per_tenant"))),
+        tenant_throughputs_per_s=line.numbers("throughput_per_tenant"),
         latency_p50_ms=line.number("latency_ms_p50"),
         latency_p95_ms=line.number("latency_ms_p95"),
         power_mean_w=line.number("power_mean_w"),

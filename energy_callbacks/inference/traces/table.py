@@ -80,29 +80,37 @@ def window(line: Line) -> MeasuredWindow:
         configuration=Configuration(
             tenants=tenants(line), **{name: line.number(name) for name in _SETTINGS}
         ),
-        tenant_throughputs_per_s=tuple(map(float, line.list(_RATES))),
+        tenant_throughputs_per_s=line.numbers(_RATES),
         **values,
     )
 
 
-def tenants(line: Line, names: Sequence[str] | None = None) -> tuple[Tenant, ...]:
+def tenants(
+    line: Line,
+    names: Sequence[str] | None = None,
+    *,
+    of_shares: str = "share_pct",
+    of_batches: str = "batch",
+) -> tuple[Tenant, ...]:
     """Return the tenants in the lists of a line.
 
     Args:
         line: the line.
         names: models of the tenants; ``None`` if the column ``model`` is a list.
+        of_shares: name of the column with the shares.
+        of_batches: name of the column with the batches.
     """
     models = line.list("model") if names is None else names
-    shares, batches = line.list("share_pct"), line.list("batch")
-    for column, values in (("share_pct", shares), ("batch", batches)):
+    shares, batches = line.list(of_shares), line.list(of_batches)
+    for column, values in ((of_shares, shares), (of_batches, batches)):
         if len(values) != len(models):
             raise line.error(column, f"{len(values)} values for {len(models)} tenants")
     for share in shares:
         if not (isinstance(share, int | float) and 0 < share <= 100):
-            raise line.error("share_pct", f"{share!r} is no share above 0 and at most 100")
+            raise line.error(of_shares, f"{share!r} is no share above 0 and at most 100")
     for batch in batches:
         if not (isinstance(batch, int) and batch >= 1):
-            raise line.error("batch", f"{batch!r} is no batch of at least 1")
+            raise line.error(of_batches, f"{batch!r} is no batch of at least 1")
     return tuple(
         Tenant(model=str(model), share_pct=float(share), batch=batch)
         for model, share, batch in zip(models, shares, batches, strict=True)

@@ -107,10 +107,10 @@ class SlurmEngine(Engine):
             write_jobs(folder / "jobs.json", results, chunk)
             script = folder / "array.sh"
             atomic_files.write(script, self._script(results, folder, len(chunk)))
-            # The output is "id" or "id;cluster" (sbatch(1), --parsable).
-            job_id = _output("sbatch", "--parsable", str(script)).strip().split(";")[0]
-            submitted = {"id": job_id, "jobs": [str(job.folder) for job in chunk]}
-            write_json(folder / _SUBMITTED, submitted)
+            # The output is "id", or with the option "clusters" "id;cluster" (sbatch(1)).
+            job_id, _, cluster = _output("sbatch", "--parsable", str(script)).strip().partition(";")
+            jobs_of_id = [str(job.folder) for job in chunk]
+            write_json(folder / _SUBMITTED, {"id": job_id, "cluster": cluster, "jobs": jobs_of_id})
             progress.say(f"{counted(len(chunk))} submitted to Slurm as job {job_id}: {script}")
 
     def _script(self, results: Results, folder: Path, count: int) -> str:
@@ -163,15 +163,18 @@ def _queued(path: Path) -> list[str]:
         path: the file ``submitted.json`` of the array job.
     """
     submitted = json.loads(path.read_text(encoding="utf-8"))
-    jobs = f"--jobs={submitted['id']}"
+    asked = [f"--jobs={submitted['id']}"]
+    if cluster := submitted.get("cluster"):
+        asked.append(f"--clusters={cluster}")
     try:
-        indices = _output("squeue", "--noheader", "--array", jobs, "--format=%K").split()
+        lines = _output("squeue", "--noheader", "--array", *asked, "--format=%K").splitlines()
     except SlurmFailed as error:
         # Slurm removes a job from its memory some minutes after the end of the job.
         if "Invalid job id" in str(error):
             return []
         raise
-    return [submitted["jobs"][int(word)] for word in indices if word.isdecimal()]
+    # With --clusters, a line "CLUSTER: name" precedes the indices.
+    return [submitted["jobs"][int(line)] for line in lines if line.strip().isdecimal()]
 
 
 def _max_array_size() -> int:
@@ -198,9 +201,11 @@ def _output(*words: str) -> str:
             'set engine = "local"'
         ) from error
     except subprocess.CalledProcessError as error:
+        fix = "run the command again later"
+        if words[0] == "sbatch":
+            fix = "correct [slurm] and run the command again"
         raise SlurmFailed(
-            f"{shlex.join(words)} ended with {error.returncode}: {error.stderr.strip()}; "
-            "correct [slurm] and run the command again"
+            f"{shlex.join(words)} ended with {error.returncode}: {error.stderr.strip()}; {fix}"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise SlurmFailed(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from energy_callbacks.core.guard import logger
 from energy_callbacks.core.units import seconds_from_microseconds
 from energy_callbacks.profiling.common.line_tracker import LineTracker
 from energy_callbacks.profiling.common.source_location import Line
@@ -182,12 +183,18 @@ class KernelWindow:
     def result(self) -> tuple[dict[Line | None, float], float] | None:
         """Return both results of ``kernel_times`` per step; ``None`` if there is no trace.
 
-        The trace is missing if it was too large, or if the window was not completed. The first call
-        of this method frees the trace.
+        The trace is missing if it was too large or is not valid JSON, or if the window was not
+        completed. The first call of this method frees the trace.
         """
-        if self._trace is None:
+        text, self._trace = self._trace, None
+        if text is None:
             return None
-        trace, self._trace = json.loads(self._trace), None
+        try:
+            trace = json.loads(text)
+        except ValueError as error:
+            # PyTorch 2.13 writes invalid JSON if the name of a record_function has a quote.
+            logger.warning("the kernels of a window are not attributed to lines: %s", error)
+            return None
         by_line, busy_s = kernel_times(trace, self._tracker.at)
         return {line: s / self._steps for line, s in by_line.items()}, busy_s / self._steps
 

@@ -40,7 +40,8 @@ class HostProfiler(AttemptProfiler["_HostRun"]):
         longest_s: if the profile of calls has lasted this many seconds at the end of a profiled
             step, it ends with that step.
         functions: functions whose memory is measured by line during the whole attempt:
-            ``"module:function"``, ``"module:Class.method"``, or the function itself.
+            ``"module:function"``, ``"module:Class.method"``, or the function itself; one of them
+            needs no list.
         whole: whether to profile calls from the beginning, for programs that report no steps. If
             the program reports ``skip`` steps nevertheless, a new profile begins then, and replaces
             the profile from the beginning.
@@ -53,7 +54,7 @@ class HostProfiler(AttemptProfiler["_HostRun"]):
     skip: int = 10
     steps: int = 20
     longest_s: float = 60.0
-    functions: str | Sequence[str | Callable[..., Any]] = ()
+    functions: str | Callable[..., Any] | Sequence[str | Callable[..., Any]] = ()
     whole: bool = False
 
     def __post_init__(self) -> None:
@@ -64,7 +65,8 @@ class HostProfiler(AttemptProfiler["_HostRun"]):
                 f"HostProfiler(skip={skip}, steps={steps}, longest_s={longest_s}): skip and "
                 "steps are whole numbers from 0 and 1 on, longest_s is more than 0"
             )
-        named = (self.functions,) if isinstance(self.functions, str) else self.functions
+        functions = self.functions
+        named = (functions,) if isinstance(functions, str) or callable(functions) else functions
         self.functions = self.names = profile_lines(*named).names if named else ()
 
     def _begin(self, meter: ActiveAttempt) -> "_HostRun | None":
@@ -120,13 +122,14 @@ class _HostRun:
             self._close(t_s)
 
     def _open(self, t_s: float) -> None:
-        self._first_step, self._start_s = self._seen, t_s
         try:
             self._window = ProfileWindow()
-            self._is_over = False
         except ValueError as error:
             self._is_over = True
-            logger.warning("HostProfiler records no calls: %s", error)
+            logger.warning("HostProfiler records no more calls: %s", error)
+        else:
+            self._first_step, self._start_s = self._seen, t_s
+            self._is_over = False
 
     def _close(self, t_s: float) -> None:
         self._is_over = True

@@ -130,6 +130,7 @@ class Workers:
 
     def __init__(self, template: WorkerTracker) -> None:
         self._template = template
+        self._is_over = False
         self._undo = ExitStack()
         for path in self._files("host.*.prof", "memory_lines.*.txt"):
             path.unlink(missing_ok=True)
@@ -141,7 +142,7 @@ class Workers:
 
         @functools.wraps(create)
         def tracked(loader: Any) -> Any:
-            if not loader.num_workers:
+            if self._is_over or not loader.num_workers:
                 return create(loader)
             init, collate = loader.worker_init_fn, loader.collate_fn
             tracker = replace(self._template, init=init, collate=collate)
@@ -151,8 +152,12 @@ class Workers:
             finally:
                 loader.worker_init_fn, loader.collate_fn = init, collate
 
+        def restore() -> None:
+            if loaders.DataLoader.__iter__ is tracked:  # else another wrapper may call it
+                loaders.DataLoader.__iter__ = create
+
         loaders.DataLoader.__iter__ = tracked
-        self._undo.callback(setattr, loaders.DataLoader, "__iter__", create)
+        self._undo.callback(restore)
 
     def stop(self) -> dict[str, Any] | None:
         """Stop tracking new workers, and return the results of the workers so far.
@@ -162,6 +167,7 @@ class Workers:
             time in all workers together, and the first 40 lines of the memory tables. ``None`` if
             no worker has written a file.
         """
+        self._is_over = True
         self._undo.close()
         profiles, tables = self._files("host.*.prof"), self._files("memory_lines.*.txt")
         if not profiles and not tables:

@@ -39,7 +39,8 @@ def record(run: KernelRun) -> dict[str, Any]:
 
     The attempt must still be running, because the function waits for sensor readings.
     """
-    tally, traces = _evaluated(run)
+    tally, traces, unread = _evaluated(run)
+    run.notes.extend(unread)
     scope = "gpu" if any(device.scope == "gpu" for device in run.meter.devices) else "host"
     energy, step_s = _step_energy(run, scope), run.schedule.step_s
     parts, limits = None, _NO_LIMITS
@@ -48,7 +49,7 @@ def record(run: KernelRun) -> dict[str, Any]:
         # a step are then computed with the duration of steps in windows.
         parts = split(tally, step_s if tally.has_device else None, energy.energy_j)
         limits = _limits(run, tally, parts)
-    else:
+    elif not unread:
         run.notes.append(_why_nothing(run))
     files = stacks.write(parts.rows if parts else (), run.schedule.steps, run.folder)
     profile = KernelProfile(
@@ -70,18 +71,26 @@ def record(run: KernelRun) -> dict[str, Any]:
     return asdict(profile)
 
 
-def _evaluated(run: KernelRun) -> tuple[KernelTally, list[str]]:
-    """Return the sums over all windows, and the traces' paths relative to the run folder."""
-    tally, traces, meter = KernelTally(), [], run.meter
-    for capture in run.captures:
+def _evaluated(run: KernelRun) -> tuple[KernelTally, list[str], list[str]]:
+    """Return the sums over all windows, the traces' paths, and errors of traces.
+
+    The paths are relative to the run folder.
+    """
+    tally, traces, unread, meter = KernelTally(), [], [], run.meter
+    for number, capture in enumerate(run.captures, start=1):
         if capture.tracks is None:
             meter.wait_until_seen(min(capture.end_s, meter.now_s()), _PATIENCE_S)
             capture.keep_readings(meter, meter.now_s(), at_once=True)
-        window, path = capture.evaluate(meter.rank)
+        try:
+            window, path = capture.evaluate(meter.rank)
+        except ValueError as error:
+            # PyTorch 2.13 writes invalid JSON if the name of a record_function has a quote.
+            window, path = None, capture.path
+            unread.append(f"the trace of window {number} could not be read: {error}")
         traces.append(str(path.relative_to(run.folder.parent)))
         if window is not None:
             tally.add(window)
-    return tally, traces
+    return tally, traces, unread
 
 
 def _figures(tally: KernelTally, parts: KernelEnergySplit | None) -> dict[str, Any]:
@@ -96,7 +105,7 @@ def _figures(tally: KernelTally, parts: KernelEnergySplit | None) -> dict[str, A
         "busy_share": parts.busy_share if tally.frame_s else None,
         "classes": _by_class(parts.rows),
         "kernels": tuple(_longest(parts.rows)),
-        "parts": {part: parts_s.get(part, 0.0) / busy_s for part in PARTS} if parts_s else None,
+        "parts": {p: parts_s.get(p, 0.0) / busy_s for p in PARTS} if parts_s and busy_s else None,
         "idle_s": parts.idle_s,
         "cudnn_share": tally.cudnn_s / busy_s if busy_s else None,
         "copy_s": tally.copy_s / tally.steps if tally.frame_s else None,

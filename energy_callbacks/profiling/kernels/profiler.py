@@ -3,14 +3,17 @@
 A window consists of a few consecutive steps: first warm-up steps, then recorded (active) steps.
 """
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Final
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core import atomic_files
 from energy_callbacks.core.guard import logger
+from energy_callbacks.core.settings.checks import check_count
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.frameworks import protocol
 from energy_callbacks.profiling.kernels import select_backend
@@ -22,6 +25,13 @@ from energy_callbacks.sensing.clock import clock_offset
 
 # Maximum number of waits for data that are kept per window; a training loop may report any number.
 _MOST_WAITS: Final = 1000
+# Settings that are whole numbers: their least values, and why, or what to do.
+_COUNTS: Final = (
+    ("warm_up_steps", 1, "the first step under a profiler is not typical"),
+    ("active_steps", 2, "a whole step lasts from its beginning to that of the next step"),
+    ("max_events", 1, "leave it out for the default"),
+    ("max_trace_bytes", 1, "leave it out for the default"),
+)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -55,7 +65,7 @@ class KernelProfiler(AttemptProfiler["_Run"]):
             uses.
 
     Raises:
-        ValueError: if a setting is out of range.
+        ValueError: if a setting is out of range, or is not a whole number.
     """
 
     windows_after: Sequence[int] = (10, 50, 250, 1000)
@@ -69,32 +79,27 @@ class KernelProfiler(AttemptProfiler["_Run"]):
     framework: Framework | None = None
 
     def __post_init__(self) -> None:
-        rising = list(self.windows_after)
-        if not rising or rising != sorted(set(rising)) or rising[0] < 1:
+        after = self.windows_after
+        steps = list(after) if isinstance(after, Iterable) else []
+        is_whole = bool(steps) and all(isinstance(one, Integral) for one in steps)
+        if not is_whole or steps != sorted(set(steps)) or steps[0] < 1:
             raise ValueError(
                 "windows_after must be increasing numbers of steps from 1 on, got "
-                f"{self.windows_after!r}; such as (10, 50, 250)"
+                f"{after!r}; such as (10, 50, 250)"
             )
-        if self.warm_up_steps < 1:
-            raise ValueError(
-                f"warm_up_steps must be 1 or more, got {self.warm_up_steps!r}: the first step "
-                "under a profiler is not typical"
-            )
-        if self.active_steps < 2:
-            raise ValueError(
-                f"active_steps must be 2 or more, got {self.active_steps!r}: a complete step is "
-                "the time from its beginning to that of the next step"
-            )
+        for name, least, advice in _COUNTS:
+            check_count(name, getattr(self, name), least, advice)
         if not 0.0 < self.max_overhead <= 1.0:
             raise ValueError(
-                f"max_overhead must be a share above 0, got {self.max_overhead!r}; such as 0.05"
+                "max_overhead must be a share above 0 and at most 1, got "
+                f"{self.max_overhead!r}; such as 0.05"
             )
         if self.framework is not None and self.framework not in FRAMEWORKS:
             raise ValueError(f"framework must be one of {FRAMEWORKS}, got {self.framework!r}")
-        if self.flops_per_step is not None and not self.flops_per_step > 0.0:
+        if self.flops_per_step is not None and not 0.0 < self.flops_per_step < math.inf:
             raise ValueError(
-                f"flops_per_step must be above zero, got {self.flops_per_step!r}; leave it out "
-                "if it is not known"
+                f"flops_per_step must be above 0 and finite, got {self.flops_per_step!r}; leave "
+                "it out if it is not known"
             )
 
     def _begin(self, meter: ActiveAttempt) -> "_Run | None":

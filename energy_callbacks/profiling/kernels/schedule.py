@@ -82,11 +82,13 @@ class Schedule:
     def overhead(self) -> float | None:
         """Cost of windows as a share of the training's time without this cost.
 
-        ``None`` before the end of the second step.
+        ``None`` if no time without this cost is known, for example before the end of the second
+        step.
         """
-        if self._first_s is None or self._last_s <= self._first_s:
+        if self._first_s is None:
             return None
-        return self.cost_s / (self._last_s - self._first_s - self.cost_s)
+        usual_s = self._last_s - self._first_s - self.cost_s
+        return self.cost_s / usual_s if usual_s > 0.0 else None
 
     @property
     def stretches(self) -> list[Stretch]:
@@ -189,8 +191,9 @@ class Schedule:
         if self._opened_s is not None:
             if self._in_window < self._length:
                 self._due.appendleft(self.steps + self._length)
-            end_s = self._last_s if t_s is None else t_s
-            self._add_cost(end_s - self._opened_s, self._in_window)
+            if t_s is not None:
+                self._last_s = t_s
+            self._add_cost(self._last_s - self._opened_s, self._in_window)
         self.interrupt()
 
     def close_for_good(self) -> None:

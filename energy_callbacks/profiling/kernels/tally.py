@@ -142,7 +142,8 @@ def _frame(trace: Trace, work: Sequence[Event]) -> tuple[float, float, int]:
         low, high = np.searchsorted(launched_us, step)
         if high > low:
             starts_us.append(min(start_us for _, start_us in launches[low:high]))
-    if len(starts_us) < 2:
+    # Work on several streams may start in another order than it was launched in.
+    if len(starts_us) < 2 or starts_us[-1] <= starts_us[0]:
         return 0.0, 0.0, 0
     return starts_us[0], starts_us[-1], len(starts_us) - 1
 

@@ -101,23 +101,26 @@ def kernels(path: Path, steps: int) -> KernelTally | None:
         steps: number of recorded steps.
 
     Returns:
-        Sums over all steps and devices, without idle time; ``None`` if ``xprof`` is not installed
-        or fails, or if the trace contains no kernels.
+        Sums over all steps and devices, without idle time; ``None`` if ``xprof`` is not installed,
+        or if the trace contains no kernels.
 
     Raises:
-        subprocess.TimeoutExpired: if ``xprof`` takes longer than 60 s.
+        ValueError: if ``xprof`` fails, or takes longer than 60 s.
     """
     if find_spec("xprof") is None:
         return None
-    asked = subprocess.run(  # noqa: S603 - a fixed script and a path
-        [sys.executable, "-c", _ASK, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=_PATIENCE_S,
-        check=False,
-    )
+    try:
+        asked = subprocess.run(  # noqa: S603 - a fixed script and a path
+            [sys.executable, "-c", _ASK, str(path)],
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"xprof took longer than {_PATIENCE_S:.0f} s") from None
     if asked.returncode != 0:
-        return None
+        raise ValueError(f"xprof failed: {asked.stderr.strip()[-300:]}")
     return of_table(json.loads(asked.stdout), steps, devices(path))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from energy_callbacks.accounting.attempt import ActiveAttempt
 from energy_callbacks.core.guard import logger, pass_on_signals
+from energy_callbacks.core.settings.checks import check_count
 from energy_callbacks.profiling.common.attempt_profiler import AttemptProfiler
 from energy_callbacks.profiling.frameworks.torch_kernels import KernelWindows
 from energy_callbacks.profiling.lines import record
@@ -39,7 +40,7 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
             share. This limit does not apply to the first window.
 
     Raises:
-        ValueError: if a setting is out of range.
+        ValueError: if a setting is out of range, or is not a whole number.
     """
 
     rate_hz: float = 25.0
@@ -52,11 +53,12 @@ class LineProfiler(AttemptProfiler["_LineRun"]):
             raise ValueError(
                 f"rate_hz must be from 1 to 1000 samples per second, got {self.rate_hz!r}; try 25"
             )
-        if self.windows < 0 or self.window_steps < 1 or not 0.0 < self.max_overhead < 1.0:
+        check_count("windows", self.windows, 0, "0 records no kernels")
+        check_count("window_steps", self.window_steps, 1, "windows=0 records no kernels")
+        if not 0.0 < self.max_overhead < 1.0:
             raise ValueError(
-                "windows must be at least 0, window_steps at least 1 and max_overhead between 0 "
-                f"and 1, got windows={self.windows!r}, window_steps={self.window_steps!r}, "
-                f"max_overhead={self.max_overhead!r}"
+                "max_overhead must be a share above 0 and below 1, got "
+                f"{self.max_overhead!r}; such as 0.01"
             )
 
     def _begin(self, meter: ActiveAttempt) -> "_LineRun | None":

@@ -249,8 +249,10 @@ def _scaled(curvature: Array) -> tuple[Array, Array]:
 
 
 def _log_determinant(curvature: Array) -> float:
+    """Return the logarithm of a determinant; minus infinity for a singular matrix."""
     normal, scale = _scaled(curvature)
-    return float(np.linalg.slogdet(normal)[1] + 2.0 * np.log(scale).sum())
+    with np.errstate(divide="ignore"):
+        return float(np.linalg.slogdet(normal)[1] + 2.0 * np.log(scale).sum())
 
 
 def _solved(curvature: Array, slope: Array) -> Array:

@@ -42,7 +42,7 @@ _SENSOR_UNKNOWNS: Final = 2
 # Phases with shuffled names reach 15 in the largest of 100 trials; phases of a step, hundreds.
 _LEAST_SUPPORT: Final = 50.0
 # A reading is left out if this share, or more, of the time on which it depends is outside all
-# phases, for example in a validation.
+# phases, for example in a validation. It does not show a phase whose share is smaller.
 _OUTSIDE: Final = 1e-3
 
 
@@ -89,6 +89,13 @@ def split(
         return Refusal(
             why="too few readings of the sensor came while phases were known",
             help=f"train for at least {_SHORTEST_S:.0f} s",
+        )
+    longest_s = float(sensor_fit.RESPONSES_S[-1])
+    shares = spans.exposures(used.t_s, longest_s, used.window_s).max(axis=0)
+    if shares.min() < _OUTSIDE:
+        return Refusal(
+            why=f"no reading of the sensor shows {names[groups[shares.argmin()]]}",
+            help="train for longer, so that readings cover each phase several times",
         )
     places = _places(spans, used.t_s)
     if places is not None and places < spans.count + _SENSOR_UNKNOWNS:

@@ -115,7 +115,7 @@ class _PhaseRun:
     def __init__(self, settings: StepPhases, meter: ActiveAttempt) -> None:
         self._settings, self._meter = settings, meter
         self._skipped = self._steps = 0
-        self._is_training = False
+        self._is_training = True  # a plain loop may enter no phase
         self._start_s: float | None = None
         self._end_s: float | None = None
         self._observations: _Observations | None = None
@@ -166,7 +166,7 @@ class _PhaseRun:
         self._skipped += 1
         if self._skipped == _SKIPPED_STEPS:
             self._follow(t_s)
-        elif (marks := self._active_marks) is not None:
+        elif self._is_training and (marks := self._active_marks) is not None:
             self._steps += 1
             self._begin_step(marks, t_s)
             if t_s - (self._start_s or t_s) >= self._settings.follow_s or marks.is_full:

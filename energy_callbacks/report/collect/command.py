@@ -36,8 +36,8 @@ def joined(processes: Sequence[ProcessJournal]) -> list[ProcessJournal]:
     """Return the processes, with the trainings inside each command merged into the command.
 
     Only rank 0 of a training is merged; the other ranks remain processes of their own. If trainings
-    overlap, rank 0 of the later one is left out. If no rank 0 ran inside a command, the other ranks
-    inside it are left out.
+    overlap, the later one is left out. If no rank 0 ran inside a command, the other ranks inside it
+    are left out.
     """
     commands = [one for one in processes if is_command(one)]
     found = [one for one in processes if not any(one.folder == c.folder for c in commands)]
@@ -80,6 +80,7 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
         steps=_lines(trainings, "steps"),
         epochs=_lines(trainings, "epochs"),
         metrics=_lines(trainings, "metrics"),
+        power_changes=_lines(trainings, "power_changes"),
         profiles={kind: found for one in processes for kind, found in one.profiles.items()},
         batch_sizes=[line for one in processes for line in one.batch_sizes],
         forecast=lead.forecast,
@@ -91,8 +92,9 @@ def _joined(command: ProcessJournal, inside: Sequence[ProcessJournal]) -> Iterat
         ],
         remarks=_distinct_remarks([command, *processes]),
     )
+    left_out = {one.attempt for one in overlapping}
     for one in inside:
-        if one.rank:
+        if one.rank and one.attempt not in left_out:
             header = {**one.header, "attempt": command.attempt, "run_id": lead.run_id}
             yield replace(one, header=header)
 
@@ -102,7 +104,8 @@ def _of_used_cards(command: ProcessJournal, inside: Sequence[ProcessJournal]) ->
 
     The command is returned unchanged if it is not known which GPUs it used.
     """
-    named = {key for one in inside for key, line in one.devices.items() if _is_gpu(line)}
+    here = [one for one in inside if one.host == command.host]
+    named = {key for one in here for key, line in one.devices.items() if _is_gpu(line)}
     used = command.used | named
     left_out = [k for k, line in command.devices.items() if _is_gpu(line) and k not in used]
     if not used or not left_out:

@@ -1,7 +1,8 @@
 """Finds the carbon intensity of a run in its journals.
 
-If no attempt has a file of intensities, the location of the newest attempt applies to the whole
-run. Otherwise, the intensities are weighted with the energy that was used at each of them.
+If no attempt has a file of intensities, or no device has an energy, the location of the newest
+attempt applies to the whole run. Otherwise, the intensities are weighted with the energy that was
+used at each of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,9 +35,9 @@ def run_intensity(merged: Sequence[MergedAttempt]) -> Intensity | None:
     """
     processes = [process for attempt in merged for process in attempt.processes]
     try:
-        if not any(process.intensities for process in processes):
-            return _of_place(merged[-1].lead)
-        return _described(list(_parts(merged)))
+        has_file = any(process.intensities for process in processes)
+        parts = list(_parts(merged)) if has_file else []
+        return _described(parts) if parts else _of_place(merged[-1].lead)
     except Exception as error:  # noqa: BLE001 - a report without emissions is better than none
         logger.warning("emissions cannot be computed: %s", error)
         return None

@@ -194,7 +194,8 @@ def load(path: Path) -> ProcessJournal:
     process.newest_s = process.end_s
     if damage.count:
         where = f" (the first is line {damage.first})" if damage.first else ""
-        message = f"{damage.count} damaged lines of {path.name} are not included{where}."
+        lines = "damaged line of {} is" if damage.count == 1 else "damaged lines of {} are"
+        message = f"{damage.count} {lines.format(path.name)} not included{where}."
         process.warnings.append({"code": "damaged_lines", "message": message, "t_s": 0.0})
     return process
 
@@ -260,6 +261,7 @@ def _take_steps(process: ProcessJournal, record: Record) -> None:
 
 
 def _take_metrics(process: ProcessJournal, record: Record) -> None:
+    checks.number(record["t_s"])
     values = {name: checks.number(value) for name, value in record["values"].items()}
     checks.optional(checks.number, record, ("epoch",))
     checks.optional(checks.whole, record, ("step",))
@@ -314,6 +316,8 @@ def _take_totals(process: ProcessJournal, record: Record) -> None:
         raise ValueError(f"no status is called {record['status']!r}")
     checks.optional(checks.text, record, ("error",))
     checks.optional(checks.number, record, ("sampler_cpu_s",))
+    for missed in (record.get("missed_readings") or {}).values():
+        checks.whole(missed)
     process.data_wait = _data_wait(record)
     process.end_s = checks.number(record["t_s"])
     process.totals = record

@@ -231,7 +231,8 @@ def _samples(rows: Sequence[RankUse]) -> _Gap | None:
     if len(per_step) < len(rows):
         return None
     widest = max(_gaps(per_step, [0.0] * len(rows)), key=attrgetter("size"))
-    return widest if widest.size >= _MATTERS * widest.median else None
+    matters = widest.size > 0.0 and widest.size >= _MATTERS * widest.median
+    return widest if matters else None
 
 
 def _power(rows: Sequence[RankUse]) -> _Gap | None:

@@ -77,7 +77,8 @@ class BatchSizeCurve:
         """Reason for the choice, number of trials, and the time and energy of the search."""
         cost = "" if self.energy_j is None else f" and {formatting.energy(self.energy_j)}"
         time = formatting.duration(self.duration_s)
-        return f"{self.why}; {len(self.points)} trials in {time}{cost}"
+        trials = f"{len(self.points)} trial{'' if len(self.points) == 1 else 's'}"
+        return f"{self.why}; {trials} in {time}{cost}"
 
 
 def rows(curve: BatchSizeCurve) -> list[tuple[str, ...]]:

@@ -55,12 +55,19 @@ def check_sources(sources: object) -> None:
 
     Raises:
         TypeError: if it is no list, or if a source lacks a method.
+        ValueError: if the interval of a source is not a number above 0.
     """
     advice = "leave sources out for the sensors of this machine"
     if not isinstance(sources, list | tuple):
         raise TypeError(f"sources must be a list, got {sources!r}; {advice}")
     for source in sources:
         check_methods("a source", source, ("open", "read", "close"), advice)
+        interval_s = getattr(source, "interval_s", None)
+        if not isinstance(interval_s, int | float) or not interval_s > 0.0:
+            raise ValueError(
+                "interval_s of a source must be a number of seconds above 0, got "
+                f"{interval_s!r} of {type(source).__name__}; such as 0.1"
+            )
 
 
 @runtime_checkable

@@ -10,17 +10,20 @@
       clip_grad_norm_, optimizer.step, lr_scheduler.step, zero_grad
 """
 
+import contextlib
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from accelerate.data_loader import DataLoaderDispatcher
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from transformers import TrainerCallback
+from transformers import TrainerCallback, optimization
 
+# Schedulers that the Trainer steps after an evaluation; GreedyLR exists since transformers 5.
+_BY_METRIC: Final = (ReduceLROnPlateau, getattr(optimization, "GreedyLR", ReduceLROnPlateau))
 # Methods of Accelerate that exchange values between ranks, for example to sum tokens. They are
 # replaced, because ranks run independently here and would wait for each other.
 _COLLECTIVES = ("gather", "gather_for_metrics", "reduce", "pad_across_processes")
@@ -98,9 +101,11 @@ class InnerLoop:
                 bool(torch.isnan(loss) or torch.isinf(loss))  # waits for the device, as in training
         accelerator.clip_grad_norm_(self._model.parameters(), args.max_grad_norm or math.inf)
         trainer.optimizer.step()
-        is_plateau = isinstance(trainer.lr_scheduler, ReduceLROnPlateau)
-        if not (accelerator.optimizer_step_was_skipped or is_plateau):
-            trainer.lr_scheduler.step()
+        is_by_metric = isinstance(trainer.lr_scheduler, _BY_METRIC)
+        if not (accelerator.optimizer_step_was_skipped or is_by_metric):
+            # A trial may have more steps than the scheduler allows (OneCycleLR).
+            with contextlib.suppress(ValueError):
+                trainer.lr_scheduler.step()
         self._model.zero_grad()
 
 

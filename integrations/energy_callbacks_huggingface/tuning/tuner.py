@@ -7,6 +7,7 @@ from typing import Any, Unpack
 from accelerate.state import GradientState
 
 from energy_callbacks import tuning
+from energy_callbacks.core.settings.checks import check_type
 from energy_callbacks.tuning import BatchSizeResult, TuningOptions
 from energy_callbacks.tuning.options import at_most, search_settings
 from energy_callbacks.tuning.out_of_memory import free_memory
@@ -58,10 +59,12 @@ def tune_batch_size(
 
     Raises:
         NothingFits: if no size fits, or no size can be recommended.
-        TypeError: for an unknown option, or a factory that does not return a Trainer.
+        TypeError: for an unknown option, a factory that does not return a Trainer, or a
+            ``length_fn`` that is no function.
         ValueError: for invalid options, or a training whose batch size cannot be changed or whose
             ranks cannot run independently.
     """
+    check_type("length_fn", length_fn, Callable | None, "a function of a row")
     ranks = int(os.environ.get("WORLD_SIZE", "1"))  # set by torchrun and accelerate launch
     settings = search_settings(options, ranks, None)
     size = settings.sizes[0]

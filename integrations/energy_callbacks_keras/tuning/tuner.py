@@ -52,7 +52,8 @@ def tune_batch_size(
 
     Raises:
         NothingFits: if no size fits, or no size can be recommended.
-        TypeError: for data that does not support another batch size, or an unknown option.
+        TypeError: for data that does not support another batch size, an unknown option, or a model
+            that is no ``keras.Model``.
         ValueError: for a model that is not compiled, data of unknown size without ``max_size``,
             several processes, or invalid options.
     """
@@ -88,7 +89,9 @@ def tune_batch_size(
 
 def _check(model: Any, options: TuningOptions) -> None:
     search_settings(options, ranks=1, memory_bytes=None)
-    if not getattr(model, "compiled", False):
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"model must be a keras.Model, got {model!r}; pass the model of fit")
+    if not model.compiled:
         raise ValueError(
             f"model must be compiled, got {type(model).__name__} that is not compiled; call "
             "model.compile(optimizer, loss) first"

@@ -9,6 +9,7 @@ from energy_callbacks_lightning.bases import packages
 from energy_callbacks_lightning.tuning.tuner import BatchSizeTuner
 
 _FINDERS = tuple(package.callbacks.BatchSizeFinder for package in packages)
+_TRAINERS = tuple(package.Trainer for package in packages)
 _LAUNCHERS: Any = tuple(p.strategies.launchers._MultiProcessingLauncher for p in packages)  # noqa: SLF001
 
 
@@ -46,9 +47,15 @@ def tune_batch_size(
 
     Raises:
         NothingFits: if no size fits, or no size can be recommended.
-        TypeError: for an unknown option.
+        TypeError: for an unknown option, a trainer that is no ``Trainer``, or a ``length_fn`` that
+            is no function.
         ValueError: for invalid options, or a trainer or loaders that do not support the search.
     """
+    if not isinstance(trainer, _TRAINERS):
+        raise TypeError(
+            f"trainer must be a Trainer of Lightning, got {trainer!r}; pass the one that will run "
+            "fit"
+        )
     if any(isinstance(one, _FINDERS) for one in trainer.callbacks):
         raise ValueError(
             "the trainer has another BatchSizeFinder or BatchSizeTuner, which would search "

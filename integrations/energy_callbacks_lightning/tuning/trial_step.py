@@ -88,8 +88,11 @@ class LightningTrialStep:
         for generator in generators(combined.flattened):
             self._undo.callback(generator.set_state, generator.get_state())
         for config in trainer.lr_scheduler_configs:
-            vars(config.scheduler)["step"] = _nothing
-            self._undo.callback(vars(config.scheduler).pop, "step")
+            attributes = vars(config.scheduler)
+            if "step" in attributes:  # the user has wrapped the method of this object
+                self._undo.callback(attributes.update, step=attributes["step"])
+            self._undo.callback(attributes.pop, "step")
+            attributes["step"] = _nothing
         self._undo.callback(setattr, trainer, "fit_loop", before)
         loop = trainer.fit_loop = _new_loop(trainer, before)
         loop._combined_loader = combined  # noqa: SLF001

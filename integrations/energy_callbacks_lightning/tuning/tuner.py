@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+from energy_callbacks.core.settings.checks import check_type
 from energy_callbacks.tuning import BatchSizeResult, TuningOptions
 from energy_callbacks.tuning.options import search_settings
 from energy_callbacks_lightning import loop
@@ -48,7 +49,7 @@ class BatchSizeTuner(Base):
         optimal_batch_size: the batch size from the search or a checkpoint; ``None`` before that.
 
     Raises:
-        TypeError: for an unknown option.
+        TypeError: for an unknown option, or a ``length_fn`` that is no function.
         ValueError: for invalid options.
     """
 
@@ -65,6 +66,7 @@ class BatchSizeTuner(Base):
         **options: Unpack[TuningOptions],
     ) -> None:
         super().__init__(batch_arg_name=batch_arg_name)
+        check_type("length_fn", length_fn, Callable | None, "a function of a sample")
         if steps_per_trial is not None and not 1 <= steps_per_trial <= _STEPS:
             raise ValueError(
                 f"steps_per_trial must be from 1 to {_STEPS}, the number that every trial has, "

@@ -19,7 +19,7 @@ BY_NAME = [
     "aws_secret_access_key=X1zvQ/a+b", "AWS_SESSION_TOKEN=X1zvQ==", "--passphrase='X1zvQ and more'",
     "--password 'X1zvQ and more'", "bash -c 'export HF_TOKEN=X1zvQ; python train.py'",
     """bash -c 'train.py -v --password "X1zvQ and more" --lr 1'""", "--auth ann:X1zvQ",
-    "--password '$X1zvQ'",
+    "--password '$X1zvQ'", "env PGPASSWORD=X1zvQ train", "-e KAGGLE_KEY=X1zvQ", "dbpassword=X1zvQ",
     """--config '{"api_key": "X1zvQ", "lr": 3}'""", "https://host/?access_token=X1zvQ&page=2",
 ]  # fmt: skip
 BY_PLACE = [

@@ -268,6 +268,25 @@ def test_emissions_follow_the_energy(tmp_path: Path, clock: FakeClock) -> None:
     assert scalars["emissions/total_g"] == 1.0
 
 
+def test_totals_in_rows_never_fall(tmp_path: Path, clock: FakeClock) -> None:
+    """Power readings of 400 W are corrected by a counter of 300 W after 5 s."""
+    power, counter = channel("power", "gauge"), channel("energy", "counter")
+    readings = [Reading(power, START_S + 0.1 * i, 400.0) for i in range(200)]
+    readings += [Reading(counter, START_S + 5.0 * i, 1500.0 * i) for i in range(5)]
+    source = ReplaySource(clock, [power, counter], readings, interval_s=0.1)
+    books = Books(tmp_path, source, clock=clock)
+    books.board.emissions_kg = lambda energy: (energy.energy_j, energy.energy_j, energy.energy_j)
+    rows = []
+    for _ in range(18):
+        steady(books, 1)
+        rows.append(books.board.take())
+    for tag in ("energy/gpu_wh", "energy/total_wh", "emissions/total_g", "emissions/total_g_hi"):
+        values = [row[tag] for row in rows if row]
+        assert values == sorted(values)
+        assert values[4] == values[5] < values[6]
+    assert books.board.whole()["energy/gpu_wh"] == pytest.approx(1.5, rel=0.01)
+
+
 def gauges(clock: FakeClock) -> ReplaySource:
     """Two cards and a process with all quantities."""
     gpus = (channel("power", "mean").device, GPU1)

@@ -50,6 +50,23 @@ def test_a_row_of_zeros_of_pctodl_is_out_of_memory(tmp_path: Path) -> None:
     assert oom.configuration.sm_mhz == 1410.0
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ZEUS + "cifar100,net,8,adam,125,0,90\n", r"6 \(time_per_epoch\): 0 is not above 0"),
+        (ZEUS + "cifar100,net,8,adam,125,10,-1\n", r"7 \(average_power\): -1 is not above 0"),
+        (ZEUS + "cifar100,net,0,adam,125,10,90\n", r"3 \(batch_size\): 0 is not above 0"),
+        (PCTODL + 'a,"[50, null]","[8, 8]",,,,,,5,200,\n', r"2 \(p_list\): None is no share"),
+        (PCTODL + 'a,"[50, 50]","[8, -8]",,,,,,5,200,\n', r"3 \(b_list\): -8 is no batch"),
+        (PCTODL + 'a,"[50, 50]","[8]",,,,,,5,200,\n', r"3 \(b_list\): 1 values for 2 tenants"),
+    ],
+)
+def test_impossible_values_are_errors(tmp_path: Path, text: str, message: str) -> None:
+    """They name the line and the column."""
+    with pytest.raises(ValueError, match=rf"line 2, column {message}"):
+        written(tmp_path / "log.csv", text)
+
+
 def test_the_measurements_of_igniter(tmp_path: Path) -> None:
     """Rows of a table are batches 1, 16 and 32, and columns are shares of 10, 50 and 100 %."""
     table = [[8.0, 3.0, 2.0], [90.0, 20.0, 11.0], [180.0, 38.0, 20.0]]

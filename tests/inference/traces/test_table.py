@@ -63,6 +63,7 @@ def test_nothing_is_appended_to_a_file_that_is_no_trace(tmp_path: Path) -> None:
         ("power_mean_w", "many", r"'many' is not a number; leave the cell empty"),
         ("power_mean_w", "nan", r"'nan' is not a number"),
         ("schema_version", "9", "version 9 is unknown"),
+        ("tenant_throughputs_per_s", "[5, null]", r"None is not a number"),
     ],
 )
 def test_errors_name_the_file_the_line_and_the_column(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from energy_callbacks.accounting.lifecycle import Lifecycle
 from tests.integrations.contract.endings import LOOK_S, raising
 from tests.integrations.contract.lab import BATCH_SIZE, POWER_W, STEP_S, Bench, Plan
 from tests.integrations.contract.stages import PreemptedError, before, once, raises
@@ -133,7 +134,7 @@ class RunningContract:
     ) -> None:
         """An exception of a handler of SIGTERM ends the training and its phases, not the meter."""
         ours = bench.callback()
-        before(monkeypatch, "_leave_call", once(signal.SIGTERM))
+        before(monkeypatch, Lifecycle, "end_call", once(signal.SIGTERM))
         signal.signal(signal.SIGTERM, raises)
         with ours._meter as meter:
             with pytest.raises(PreemptedError):

@@ -15,6 +15,7 @@ import pytest
 from energy_callbacks import EnergyMeter
 from energy_callbacks.accounting.metrics.tags import OWN_TAGS
 from energy_callbacks.core.errors import JournalError
+from energy_callbacks.report_process.endings import Endings
 from tests.integrations.contract.lab import Bench, Plan, Training
 from tests.integrations.contract.loggers import watch_writer
 
@@ -54,20 +55,25 @@ def once(number: signal.Signals) -> Callable[..., None]:
     return send
 
 
-def before(patch: pytest.MonkeyPatch, method: str, send: Callable[..., None]) -> None:
-    """Send a signal before the meter runs a method."""
-    original = getattr(EnergyMeter, method)
+def before(patch: pytest.MonkeyPatch, owner: type, method: str, send: Callable[..., None]) -> None:
+    """Send a signal before a method of one of our classes runs."""
+    original = getattr(owner, method)
 
     def sending(*args: Any, **kwargs: Any) -> Any:
         send()
         return original(*args, **kwargs)
 
-    patch.setattr(EnergyMeter, method, sending)
+    patch.setattr(owner, method, sending)
 
 
 STAGES = ("start", "batch", "row", "epoch", "checkpoint", "end")
-# Stages inside methods of the meter.
-METHODS = {"start": "_start", "epoch": "epoch", "checkpoint": "window", "end": "_begin_ending"}
+# Stages inside our methods.
+METHODS: dict[str, tuple[type, str]] = {
+    "start": (EnergyMeter, "_start"),
+    "epoch": (EnergyMeter, "epoch"),
+    "checkpoint": (EnergyMeter, "window"),
+    "end": (Endings, "_begin"),
+}
 
 
 def training_with_signal(
@@ -80,7 +86,7 @@ def training_with_signal(
     elif stage == "row":
         watch_writer(bench, patch, lambda tag: send() if tag in OWN_TAGS else None)
     else:
-        before(patch, METHODS[stage], send)
+        before(patch, *METHODS[stage], send)
     return bench.training(plan, *callbacks, folder="with" if callbacks else "without")
 
 
@@ -150,7 +156,7 @@ class StagesContract:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # Lightning ignores it from now on
         send = once(signal.SIGINT)
         if second == "in the report":
-            before(monkeypatch, "report", send)
+            before(monkeypatch, EnergyMeter, "report", send)
         with pytest.raises((KeyboardInterrupt, SystemExit)):
             training.fit() if second == "in the next training" else ours.report()
         bench.clock.advance(60.0)

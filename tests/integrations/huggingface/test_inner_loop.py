@@ -9,7 +9,7 @@ pytest.importorskip("transformers")
 
 import torch
 from torch.utils.data import SequentialSampler
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, optimization
 
 from energy_callbacks_huggingface.tuning.inner_loop import InnerLoop
 from tests.integrations.huggingface.tunable import Factory, Tunable
@@ -88,6 +88,13 @@ def weights(model: torch.nn.Module) -> list[torch.Tensor]:
         ({"bf16": True}, 3),
         ({"gradient_checkpointing": True}, 3),
         ({"lr_scheduler_type": "cosine", "warmup_steps": 1, "weight_decay": 0.1}, 3),
+        pytest.param(
+            {"lr_scheduler_type": "greedy", "eval_strategy": "epoch"},
+            3,
+            marks=pytest.mark.skipif(
+                not hasattr(optimization, "GreedyLR"), reason="needs GreedyLR"
+            ),
+        ),
         ({"neftune_noise_alpha": 5.0}, 3),
         ({"lr_scheduler_type": "reduce_lr_on_plateau", "eval_strategy": "epoch"}, 3),
         ({"logging_nan_inf_filter": False, "dataloader_num_workers": 1}, 3),
@@ -117,6 +124,18 @@ def test_weights_after_some_steps_are_those_of_train(
         assert not any(map(torch.equal, before[:2], weights(model)))
         after.append(weights(model))
     assert all(map(torch.equal, *after))
+
+
+def test_a_trial_may_have_more_steps_than_the_scheduler(tmp_path: Path) -> None:
+    """``OneCycleLR`` raises an error after its last step; a trial continues."""
+    model = Tunable()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=2)
+    rest = {"optimizers": (optimizer, scheduler)}
+    loop = InnerLoop(Factory(tmp_path, model, rest=rest)(per_device_train_batch_size=4), 4)
+    for _ in range(4):
+        loop.step(4)
+    assert model.seen == [4] * 4
 
 
 def test_the_training_does_not_begin(tmp_path: Path) -> None:

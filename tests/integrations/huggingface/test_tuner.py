@@ -523,4 +523,6 @@ def test_options_are_checked_before_a_trainer_is_made(tmp_path: Path) -> None:
     options: dict[str, Any] = {"max_sise": 3}
     with pytest.raises(TypeError, match="no option 'max_sise'"):
         tune_batch_size(factory, **options)
+    with pytest.raises(TypeError, match="length_fn must be a function of a row, got 3; leave"):
+        tune_batch_size(factory, length_fn=3)  # type: ignore[arg-type]
     assert factory.made == []

@@ -38,6 +38,13 @@ def scaled() -> Any:
     return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01, momentum=0.9), 2.0**120)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _not_the_first_training() -> None:
+    """The first training of a process with PyTorch changes the state of NumPy's generator."""
+    if BACKEND == "torch":
+        trained(small())
+
+
 MODELS: dict[str, dict[str, Any]] = {
     "Adam": {},
     "scaled loss": {"optimizer": scaled},
@@ -457,6 +464,12 @@ def test_a_model_that_is_not_compiled() -> None:
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     with pytest.raises(ValueError, match="must be compiled"):
         tune_batch_size(model, *rows(), **QUICK)
+
+
+def test_a_model_that_is_none() -> None:
+    """The message does not ask to compile it."""
+    with pytest.raises(TypeError, match=r"a keras\.Model, got 3; pass the model"):
+        tune_batch_size(3, *rows(), **QUICK)  # type: ignore[arg-type]
 
 
 # --- executions, accumulation, energy

@@ -362,6 +362,40 @@ def test_no_forecast_if_epochs_accumulate_differently(tmp_path: Path) -> None:
     assert ours.report().forecast is None
 
 
+@pytest.mark.parametrize(
+    ("batches", "settings", "planned"),
+    [
+        (10, {}, 20),
+        (8, {}, 16),
+        (15, {}, 30),
+        (15, {"accumulate_grad_batches": 2}, 16),
+        (15, {"max_steps": 40}, 20),
+        (15, {"max_epochs": -1, "max_steps": 60}, 40),
+    ],
+)
+def test_a_resumed_run_plans_the_steps_that_it_makes(
+    tmp_path: Path, batches: int, settings: dict[str, int], planned: int
+) -> None:
+    """The checkpoint is that of two epochs of 10 steps; later epochs may have more or fewer."""
+    clock, file = FakeClock(), tmp_path / "two_epochs.ckpt"
+    first = trainer(tmp_path)
+    first.fit(TinyModule(clock), loader(10))
+    first.save_checkpoint(file)
+    ours, plans, spy = callback(clock), set(), Callback()
+    spy.on_train_batch_start = lambda *_: plans.add(planned_steps(ours))  # type: ignore[method-assign]
+    resumed = trainer(tmp_path, ours, spy, **{"max_epochs": 4, **settings})
+    resumed.fit(TinyModule(clock), loader(batches), ckpt_path=file)
+    assert ours.report().throughput.steps == planned
+    assert plans == {planned}
+
+
+def planned_steps(ours: GpuEnergyCallback) -> int | None:
+    """Planned steps of the running attempt."""
+    attempt = ours._meter._lifecycle.attempt
+    assert attempt is not None
+    return attempt.forecaster.planned_steps
+
+
 @pytest.mark.parametrize("root", ["here", "memory://root"])
 def test_the_run_folder_is_local(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str

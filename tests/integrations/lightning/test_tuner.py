@@ -619,6 +619,24 @@ def test_a_schedule_for_so_many_steps(tmp_path: Path) -> None:
     assert config.scheduler.total_steps == lightning.global_step == 2 * 256 // 64
 
 
+def test_a_wrapped_scheduler_stays_wrapped(tmp_path: Path) -> None:
+    """A user's own ``step`` of one scheduler is not called in trials, but in the training."""
+    calls: list[int] = []
+
+    class Wrapping(Net):
+        def configure_optimizers(self) -> Any:
+            found = super().configure_optimizers()
+            schedule = found["lr_scheduler"]["scheduler"]
+            step = schedule.step
+            schedule.step = lambda *given: (calls.append(1), step(*given))
+            return found
+
+    net = Wrapping(most=64)
+    lightning = trainer(tmp_path, BatchSizeTuner(**options(net, tmp_path, objective="largest")))
+    lightning.fit(net)
+    assert len(calls) == lightning.global_step
+
+
 def test_a_resumed_run_keeps_its_size(tmp_path: Path) -> None:
     """There is no second search: the checkpoint has size and accumulation."""
     net = Net(most=40)
@@ -720,6 +738,10 @@ def test_misuse_is_told_at_once(tmp_path: Path) -> None:
         tune_batch_size(trainer(tmp_path, strategy="ddp_spawn", devices=2), Net())
     with pytest.raises(ValueError, match="fast_dev_run must be off"):
         tune_batch_size(trainer(tmp_path, fast_dev_run=True), Net())
+    with pytest.raises(TypeError, match="trainer must be a Trainer of Lightning, got 3; pass"):
+        tune_batch_size(3, Net())
+    with pytest.raises(TypeError, match="length_fn must be a function of a sample, got 3; leave"):
+        BatchSizeTuner(length_fn=3)  # type: ignore[arg-type]
 
 
 def test_lightning_s_tuner_knows_what_it_is(tmp_path: Path) -> None:

@@ -122,3 +122,13 @@ def test_a_trace_that_is_too_large_is_thrown_away(on_the_cpu, monkeypatch):
     found = KernelWindows(1, 2, 0.5)
     train(found, 30)
     assert found.result()[0] == 0
+
+
+def test_a_trace_that_is_no_json_is_left_out(on_the_cpu, caplog):
+    """A quote in the name of a ``record_function`` makes PyTorch 2.13 write invalid JSON."""
+    found = KernelWindows(1, 2, 0.5)
+    train(found, 13)
+    [window] = found._done
+    window._trace = '{"traceEvents": [{"name": "a"b"}]}'
+    assert found.result() == (0, {}, 0.0)
+    assert "not attributed to lines" in caplog.text

@@ -9,6 +9,7 @@ import math
 import os
 import pickle
 import pstats
+import pydoc
 import sys
 import threading
 import time
@@ -249,6 +250,22 @@ def test_profilers_are_copied_before_the_training():
         assert one.functions == ("pydoc:plain",)
 
 
+def test_the_whole_profile_stays_if_no_other_can_begin(tmp_path, monkeypatch, caplog):
+    """If the user's profiler is active at step ``skip``, the profile until then is recorded."""
+    windows = [ProfileWindow]
+
+    def window():
+        if not windows:
+            raise ValueError("another profiler is active")
+        return windows.pop()()
+
+    monkeypatch.setattr("energy_callbacks.profiling.host.profiler.ProfileWindow", window)
+    train(tmp_path, HostProfiler(whole=True, skip=10))
+    calls = calls_of(tmp_path)
+    assert (calls.first_step, calls.steps, calls.duration_s) == (0, 10, 20.0)
+    assert "another profiler is active" in caplog.text
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -260,6 +277,12 @@ def test_wrong_numbers_are_refused(wrong):
     """The constructor raises an error with the value."""
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}={next(iter(wrong.values()))}"):
         HostProfiler(**wrong)
+
+
+def test_one_function_needs_no_list():
+    """A function, like a name, may be given without a list."""
+    for one in ("pydoc:plain", pydoc.plain):
+        assert HostProfiler(functions=one).names == ("pydoc:plain",)
 
 
 def test_wrong_names_are_refused():

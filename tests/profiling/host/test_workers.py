@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from energy_callbacks.profiling.host.workers import Workers, WorkerTracker
 from energy_callbacks.report import build
 from tests.integrations.processes import Script, wait
 
@@ -51,3 +52,23 @@ def test_workers_are_followed(method, trainings):
         assert " 32 " in line, "each worker loads half of 64 samples"
     assert any("bytearray(16" in line for line in workers.lines)
     assert any(one.name.startswith("load") for one in workers.functions)
+
+
+def test_a_later_patch_of_the_loader_stays(tmp_path, monkeypatch):
+    """If other code has wrapped ``DataLoader.__iter__`` since, it is not unwrapped."""
+    data = pytest.importorskip("torch.utils.data")
+    monkeypatch.setattr(data.DataLoader, "__iter__", data.DataLoader.__iter__)
+    before = data.DataLoader.__iter__
+    given = {"functions": (), "batches": 1, "longest_s": 1.0, "inherited": None}
+    workers = Workers(WorkerTracker(folder=tmp_path, **given))
+    ours, loaders = data.DataLoader.__iter__, []
+    assert ours is not before
+
+    def theirs(loader):
+        loaders.append(loader)
+        return ours(loader)
+
+    data.DataLoader.__iter__ = theirs
+    workers.stop()
+    assert [len(batch) for batch in data.DataLoader([1, 2], batch_size=2)] == [2]
+    assert len(loaders) == 1

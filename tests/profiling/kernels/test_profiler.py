@@ -6,6 +6,7 @@ The traces are known: a kernel runs for 6 ms of every 10 ms.
 import copy
 import gzip
 import json
+import math
 import pickle
 import tracemalloc
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from energy_callbacks.profiling.kernels import KernelProfiler, findings
 from energy_callbacks.profiling.kernels.schedule import Schedule, Stretch
 from energy_callbacks.report.model.profile_kernels import KernelProfile
 from energy_callbacks.testing import FakeClock, ScriptedSource
+from tests.profiling.kernels.cuda_trace import GEMM, Work, trace
 from tests.profiling.kernels.lab import FakeRecorder
 
 STEP_S, POWER_W = 0.01, 300.0
@@ -352,10 +354,17 @@ def test_copies_profile_nothing_yet() -> None:
         ({"windows_after": ()}, "windows_after"),
         ({"windows_after": (50, 10)}, "windows_after"),
         ({"windows_after": (0,)}, "windows_after"),
+        ({"windows_after": 10}, "windows_after"),
+        ({"windows_after": (1.5, 3)}, "windows_after"),
         ({"active_steps": 1}, "active_steps"),
+        ({"active_steps": 2.5}, "active_steps"),
+        ({"active_steps": "3"}, "active_steps"),
+        ({"max_events": 0}, "max_events"),
+        ({"max_trace_bytes": -1}, "max_trace_bytes"),
         ({"warm_up_steps": 0}, "warm_up_steps"),
         ({"max_overhead": 0.0}, "max_overhead"),
         ({"flops_per_step": -1.0}, "flops_per_step"),
+        ({"flops_per_step": math.inf}, "flops_per_step"),
         ({"framework": "mxnet"}, "framework"),
     ],
 )
@@ -392,3 +401,60 @@ def test_what_closing_took_is_not_lost_with_the_phase() -> None:
             t_s += 5.0
             schedule.abort(t_s)
     assert schedule.cost_s == pytest.approx(5.0, rel=0.05)
+
+
+def test_the_first_window_opens_after_the_first_step(
+    tmp_path: Path, fake: Callable[..., FakeRecorder]
+) -> None:
+    """If all other steps are in the window, its cost has nothing to be compared with."""
+    fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(1,)))
+    with bench.meter:
+        bench.train(6)
+    found = bench.found()
+    assert (found.windows, found.measured_steps) == (1, 2)
+    assert found.overhead is None
+
+
+def test_the_cost_of_the_last_window_is_a_part_of_the_training() -> None:
+    """A window that costs 90 s of 100 s prolongs the training to ten times its usual duration."""
+    schedule = Schedule((4,), 10, 0.05)
+    for step in range(10):
+        schedule.step(float(step))
+    schedule.abort(100.0)
+    assert schedule.cost_s == pytest.approx(91.0)
+    assert schedule.overhead == pytest.approx(91.0 / 9.0)
+
+
+def test_a_trace_that_cannot_be_read(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """Other windows are evaluated, and the report names the trace: PyTorch may write bad JSON."""
+    recorder = fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10, 50), max_overhead=1.0))
+    with bench.meter:
+        bench.train(30)
+        recorder.path.with_suffix(".json").write_text('{"traceEvents": [{"name": "a"b"}]}')
+        bench.train(70)
+    found = bench.found()
+    assert (found.windows, found.measured_steps) == (2, 2)
+    assert found.traces[0] == "profile/kernels-0-1.json"
+    assert "the trace of window 1 could not be read" in found.notes[0]
+
+
+def test_no_trace_can_be_read(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """The report does not state that the windows were empty."""
+    recorder = fake()
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
+    with bench.meter:
+        bench.train(30)
+        recorder.path.with_suffix(".json").write_text("{")
+    (note,) = bench.found().notes
+    assert "the trace of window 1 could not be read" in note
+
+
+def test_kernels_without_a_duration(tmp_path: Path, fake: Callable[..., FakeRecorder]) -> None:
+    """If no kernel takes time, the shares of the parts of a step are unknown."""
+    fake(document=lambda: trace([Work(name=GEMM, asked_us=0.0, start_us=10.0, duration_us=0.0)]))
+    bench = Bench(tmp_path, KernelProfiler(windows_after=(10,)))
+    with bench.meter:
+        bench.train(30)
+    assert (bench.found().measured_steps, bench.found().parts) == (2, None)

@@ -224,6 +224,15 @@ def test_a_window_without_whole_steps_counts_nothing() -> None:
     assert tally(Trace({"traceEvents": []})).steps == 0
 
 
+def test_steps_whose_work_starts_in_reverse_order_count_nothing() -> None:
+    """If a stream is far behind another one, there is no time from the first to the last step."""
+    document = trace([Work(name=GEMM, asked_us=1.0, start_us=2.0, duration_us=3.0)], steps=2)
+    kernels = [line for line in document["traceEvents"] if line.get("cat") == "kernel"]
+    kernels[0]["ts"] += 50_000.0
+    found = tally(Trace(document))
+    assert (found.steps, found.frame_s, found.busy_s) == (0, 0.0, 0.0)
+
+
 @pytest.mark.parametrize("step_s", [None, 0.012, 0.008, 0.001])
 def test_joules_add_up_to_what_was_measured(step_s: float | None) -> None:
     """Rows add up to 5 J and shares to one, whatever a step takes outside of windows."""

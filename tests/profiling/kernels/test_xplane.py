@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from energy_callbacks.profiling.kernels import xplane
 from energy_callbacks.profiling.kernels.tally import split
 from energy_callbacks.profiling.kernels.xplane import devices, of_table
 from tests.profiling.kernels.cuda_trace import ADD, GEMM
@@ -54,3 +55,21 @@ def test_two_devices_have_twice_the_time() -> None:
     gemm, idle = split(found, step_s=0.004, j_per_step=8.0).rows
     assert (gemm.share, idle.share) == pytest.approx((0.5, 0.5))
     assert gemm.energy_j == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("program", "limit_s", "error"),
+    [
+        ("raise SystemExit('no such tool')", 60.0, "xprof failed: no such tool"),
+        ("while True: pass", 0.01, "xprof took longer than"),
+    ],
+)
+def test_xprof_that_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, limit_s: float, error: str
+) -> None:
+    """The error states what xprof did, so that the report does not ask to install it."""
+    monkeypatch.setattr(xplane, "find_spec", lambda _: True)
+    monkeypatch.setattr(xplane, "_ASK", program)
+    monkeypatch.setattr(xplane, "_PATIENCE_S", limit_s)
+    with pytest.raises(ValueError, match=error):
+        xplane.kernels(tmp_path / "a.xplane.pb", 3)

@@ -277,8 +277,11 @@ def test_on_another_thread_it_says_so_and_nothing_else_happens(tmp_path, caplog)
 
 @pytest.mark.parametrize(
     "settings",
-    [{"rate_hz": 0.0}, {"rate_hz": 1e6}, {"windows": -1}, {"window_steps": 0}, {"max_overhead": 0}],
-)
+    [
+        {"rate_hz": 0.0}, {"rate_hz": 1e6}, {"windows": -1}, {"windows": 1.5}, {"window_steps": 0},
+        {"window_steps": 1.5}, {"max_overhead": 0},
+    ],
+)  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(settings):
     """The constructor raises an error with the value."""
     (value,) = settings.values()

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from energy_callbacks.profiling.phases.departures import _log_determinant
 from energy_callbacks.profiling.phases.errors import PhaseSplit
 from energy_callbacks.profiling.phases.exposure import Spans
 from energy_callbacks.profiling.phases.fit import Readings
@@ -111,6 +112,25 @@ def test_four_phases_of_a_slow_sensor():
     np.testing.assert_allclose(found.power_w, truth_w, rtol=0.05)
     assert found.response_s == pytest.approx(0.015, abs=2e-3)
     assert found.fitted_mean_w == pytest.approx(found.mean_w, rel=1e-3)
+
+
+def test_a_phase_that_no_reading_shows_is_named():
+    """If the sensor is lost before a phase occurs, its power is not known."""
+    spans, readings = two_phases(noise_w=5.0)
+    labels = spans.labels.copy()
+    labels[-120::2] = 2
+    is_early = readings.t_s < 0.85 * spans.edges_s[-1]
+    early = replace(readings, t_s=readings.t_s[is_early], power_w=readings.power_w[is_early])
+    found = split(replace(spans, labels=labels, count=3), early, (*NAMES, "late"), 600)
+    assert isinstance(found, Refusal)
+    assert found.why == "no reading of the sensor shows late"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_singular_matrix_has_no_warning():
+    """A phase that the fit has made too short to see has an element of zero."""
+    curvature = np.array([[0.0, -1e-310, -1e-310], [-1e-310, 1.0, 0.8], [-1e-310, 0.8, 1.0]])
+    assert _log_determinant(curvature) == -np.inf
 
 
 def test_no_phase_has_negative_power():

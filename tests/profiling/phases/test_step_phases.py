@@ -4,6 +4,7 @@ import copy
 import pickle
 import sys
 import threading
+from contextlib import nullcontext
 
 import pytest
 
@@ -43,8 +44,8 @@ class Loop:
             self.phases.enter(name)
         self.clock.advance(duration_s)
 
-    def train(self, steps, *, validate_at=()):
-        with self.meter, self.meter.phase("train"):
+    def train(self, steps, *, validate_at=(), phase="train"):
+        with self.meter, self.meter.phase(phase) if phase else nullcontext():
             for step in range(steps):
                 for name, duration_s, _ in self.PHASES:
                     self.work(name, duration_s)
@@ -71,6 +72,23 @@ def test_phases_that_a_loop_tells(tmp_path):
     truth_j = sum(time_s * power_w for _, time_s, power_w in loop.PHASES)
     assert found.measured_j == pytest.approx(truth_j, rel=0.02)
     assert found.split_j == pytest.approx(truth_j, rel=0.02)
+
+
+def test_a_loop_that_enters_no_phase_trains(tmp_path):
+    """Without ``meter.phase("train")``, not all of a step is waiting for data."""
+    found = Loop(tmp_path, StepPhases()).train(100, phase=None)
+    times_s = {phase.name: phase.time_s for phase in found.phases}
+    assert times_s == pytest.approx({name: time_s for name, time_s, _ in Loop.PHASES}, rel=1e-6)
+
+
+def test_steps_of_another_phase_are_not_those_of_the_training(tmp_path):
+    """In a phase ``warmup``, a step is not all waiting for data."""
+    loop = Loop(tmp_path, StepPhases())
+    with loop.meter, loop.meter.phase("warmup"):
+        for _ in range(30):
+            loop.work("forward", 0.1)
+            loop.meter.step()
+    assert build(tmp_path).profile is None
 
 
 def test_only_so_much_is_followed(tmp_path):

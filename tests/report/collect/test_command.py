@@ -3,8 +3,10 @@
 The card draws 500 W all the time and the CPU 100 W: each second of any phase takes 600 J.
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +53,12 @@ def folder_of(folder: Path, *attempts: Attempt) -> Path:
     for attempt in attempts:
         write(folder, attempt)
     return folder
+
+
+def append(path: Path, line: dict[str, Any]) -> None:
+    """Add a line after the header of a journal."""
+    header, *others = path.read_text().splitlines()
+    path.write_text("\n".join([header, json.dumps(line), *others, ""]))
 
 
 def test_a_command_alone(tmp_path: Path) -> None:
@@ -147,6 +155,16 @@ def test_metrics_stand_on_the_time_and_the_energy_of_the_command(tmp_path: Path)
     assert loss.energy_j == pytest.approx((18_000.0,))
 
 
+def test_changes_of_a_power_limit_are_the_trainings(tmp_path: Path) -> None:
+    """300 W from 5 s on, in a training that began after 20 s."""
+    write(tmp_path, OUTER)
+    path = write(tmp_path, FIRST)
+    change = {"type": "event", "kind": "power_limit", "t_s": 5.0, "knob": "limit", "value": 300.0}
+    append(path, change | {"why": "chosen", "devices": [GPU.uuid]})
+    (found,) = build(tmp_path).power_changes
+    assert (found.t_s, found.value) == (25.0, 300.0)
+
+
 def test_a_card_that_only_the_trainings_have_read(tmp_path: Path) -> None:
     """Its energy is that of their time, and its coverage says so; the curve has all of it."""
     host = replace(OUTER, devices=(CPU, PROCESS))
@@ -218,3 +236,29 @@ def test_cards_that_nobody_used_are_left_out(tmp_path: Path) -> None:
         "gpu1: not included, because no process of the command" in note
         for note in report.method_notes
     )
+
+
+def test_a_card_of_another_host_is_not_used_here(tmp_path: Path) -> None:
+    """Rank 1 trains on ``gpu1`` of node2; that of node1 is idle."""
+    both = replace(OUTER, devices=(GPU, replace(GPU1, uuid="GPU-cccc"), CPU, PROCESS), stretches=(
+        Stretch(phase="idle", duration_s=100.0, power_w={**WATTS, "gpu1": 80.0}),
+    ))  # fmt: skip
+    far = replace(
+        FIRST, rank=1, world_size=2, host="node2", devices=(GPU1,), windows=(),
+        stretches=(Stretch(phase="train", duration_s=30.0, power_w={"gpu1": 200.0}),),
+    )  # fmt: skip
+    report = build(folder_of(tmp_path, both, replace(FIRST, world_size=2), far))
+    assert report.energy.gpu.energy_j == pytest.approx(50_000.0 + 6_000.0)
+
+
+def test_samples_of_ranks_at_once_are_those_of_the_first_training(tmp_path: Path) -> None:
+    """Two ranks of 9600 samples each; those of the later training are left out."""
+    later = replace(FIRST, attempt=3, run_id="later", unix_s=BEGAN_S + 25.0)
+    trainings = [
+        replace(one, rank=rank, world_size=2, windows=())
+        for one in (FIRST, later)
+        for rank in (0, 1)
+    ]
+    report = build(folder_of(tmp_path, OUTER, *trainings))
+    assert (report.throughput.steps, report.throughput.samples) == (300, 2 * 9600)
+    assert [(row.rank, row.steps) for row in report.ranks] == [(0, 300), (1, 300)]

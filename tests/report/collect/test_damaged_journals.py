@@ -140,9 +140,28 @@ def test_a_damaged_line_costs_the_line(folder: Path, kind: str, text: str) -> No
 
     assert len(report.attempts) == 2
     assert schema.from_json(schema.to_json(report)) == report
-    if "damaged lines" in messages(report):
-        said = rf"1 damaged lines of {path.name} are not included \(the first is line \d+\)"
+    if "damaged line" in messages(report):
+        said = rf"1 damaged line of {path.name} is not included \(the first is line \d+\)"
         assert re.search(said, messages(report))
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("metrics", '"t_s":2.0,', ""),
+        ("totals", '"missed_readings":{}', '"missed_readings":5'),
+    ],
+)
+def test_a_wrong_value_costs_only_the_line(folder: Path, kind: str, old: str, new: str) -> None:
+    """A report can be made from the other lines."""
+
+    def change(lines: Lines) -> Lines:
+        (number,) = (n for n, line in enumerate(lines) if f'"{kind}"' in line)
+        assert old in lines[number]
+        return [*lines[:number], lines[number].replace(old, new), *lines[number + 1 :]]
+
+    report = build(damaged(folder, change), now_unix_s=2e9)
+    assert "1 damaged line of " in messages(report)
 
 
 def test_each_damaged_line_is_counted(folder: Path) -> None:
@@ -160,7 +179,7 @@ def test_a_huge_line_is_left_out(folder: Path) -> None:
     alone = build(folder, now_unix_s=2e9)
     path = damaged(folder, lambda lines: [*lines[:3], "y" * 100_000_000, *lines[3:]])
     report = build(folder, now_unix_s=2e9)
-    said = f"1 damaged lines of {path.name} are not included (the first is line 4)"
+    said = f"1 damaged line of {path.name} is not included (the first is line 4)"
     assert said in messages(report)
     assert report.energy.gpu.energy_j == pytest.approx(2.0 * (alone.energy.gpu.energy_j or 0.0))
 

@@ -109,6 +109,15 @@ def test_a_training_inside_a_command_brings_its_intensities(tmp_path: Path) -> N
     assert kg(build(tmp_path)) == pytest.approx((6e3 * 0.1 + 14e3 * 0.5) / 3.6e6, rel=1e-6)
 
 
+def test_without_a_sensor_nothing_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Emissions are not known, because the energy is not."""
+    append(write(tmp_path, replace(STEADY, devices=())), {"t_s": 0.0, **intensity(0.1)})
+    build(tmp_path)
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize("change", [{"kg_per_kwh": "much"}, {"low_kg_per_kwh": None}, {"t_s": []}])
 def test_a_damaged_line_is_left_out(tmp_path: Path, change: dict[str, Any]) -> None:
     """The report says so."""

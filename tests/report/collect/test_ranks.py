@@ -119,6 +119,12 @@ def test_unequal_samples_are_named(tmp_path: Path) -> None:
     assert {quantity for quantity, _ in standing_out(report)} == {"samples_per_step"}
 
 
+def test_ranks_without_samples_do_not_differ(tmp_path: Path) -> None:
+    """0 samples per step on each of them."""
+    none = (replace(one, samples_per_step=0) for one in (FIRST, SECOND))
+    assert not standing_out(report_of(tmp_path, *none))
+
+
 @pytest.mark.parametrize(("power_w", "stands_out"), [(400.0, [("gpu_power", 0)]), (493.0, [])])
 def test_unequal_power_is_named_beyond_the_errors_of_both(
     tmp_path: Path, power_w: float, stands_out: list[tuple[str, int]]

@@ -156,4 +156,5 @@ def problems(reports: Reports) -> Iterator[Sentence]:
     unfinished = [one.run.status for one in reports if one.run.status != "finished"]
     if unfinished:
         states = ", ".join(dict.fromkeys(unfinished))
-        yield Sentence(f"{len(unfinished)} of {len(reports)} runs did not finish ({states})")
+        runs = f"{len(unfinished)} of {len(reports)} runs" if len(reports) > 1 else "The run"
+        yield Sentence(f"{runs} did not finish ({states})")

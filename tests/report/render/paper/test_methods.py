@@ -43,7 +43,7 @@ def test_a_total_with_gaps_is_stated(report: EnergyReport) -> None:
     run = replace(report.run, status="cut off")
     text = text_of(replace(report, run=run, warnings=(gaps, *report.warnings)))
     assert "The energy is not that of the whole run: Readings are missing for 9 s." in text
-    assert "1 of 1 runs did not finish (cut off)." in text
+    assert "The run did not finish (cut off)." in text
     assert "estimated by a model, not measured" not in text  # only a note
 
 
