@@ -939,16 +939,54 @@ def test_step_events_follow_the_device(
 def test_step_events_are_off_unless_asked_for(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By default no event is recorded: the steps end when they were queued."""
+    """By default steps have no events: they end when they were queued."""
     device = ScriptedDevice(clock)
     monkeypatch.setattr(cuda_events, "open_events", lambda: device)
-    meter = EnergyMeter(
-        config=EnergyConfig(report_dir=tmp_path), sources=[card(clock)], clock=clock
-    )
+    config = EnergyConfig(report_dir=tmp_path, phase_events=False)
+    meter = EnergyMeter(config=config, sources=[card(clock)], clock=clock)
     found = queue_ahead(meter, clock, device)
     assert found["efficiency/gpu_j_per_step"] == pytest.approx(20.0, rel=1e-3)
     assert device.events == []
     assert of(meter, "steps")[0]["end_error_s"] is None
+
+
+@pytest.mark.parametrize("has_events", [True, False])
+def test_phase_events_follow_the_device(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, *, has_events: bool
+) -> None:
+    """The host is 50 to 150 ms ahead of a card that draws 400 W, and 100 W in validations.
+
+    With events, a validation has its energy within 1 %. Without, its length on the card is unknown.
+    """
+    device, edges_s = ScriptedDevice(clock), [clock.monotonic_s()]
+    monkeypatch.setattr(cuda_events, "open_events", lambda: device)
+    dice = np.random.default_rng(0)
+
+    def energy_j(t_s: float) -> float:
+        ends_s = np.minimum([*edges_s[1:], math.inf], t_s)
+        return float(np.maximum(ends_s - edges_s, 0.0) @ np.resize([400.0, 100.0], len(edges_s)))
+
+    def work(duration_s: float) -> None:
+        device.launch(duration_s)
+        clock.advance(device.done_s - dice.uniform(0.05, 0.15) - clock.monotonic_s())
+        edges_s.append(device.done_s)
+
+    gpu = Device(key="gpu0", kind="gpu", scope="gpu", name="simulated", uuid="GPU-1")
+    source = ScriptedSource(
+        clock, power_w=lambda _: 1.0, energy_j=energy_j, kind="mean", device=gpu
+    )
+    config = EnergyConfig(report_dir=tmp_path, phase_events=has_events)
+    with EnergyMeter(config=config, sources=[source], clock=clock) as meter, meter.phase("train"):
+        for _ in range(20):
+            work(2.0)
+            with meter.phase("validation"):
+                work(1.0)
+        clock.advance(1.0)
+    by_name = {phase.name: phase.gpu for phase in meter.report().phases}
+    found = by_name["validation"]
+    assert found.energy_j == pytest.approx(2000.0, abs=found.error_j)
+    assert (found.error_j < 20.0) == has_events
+    assert device.alive == []
 
 
 def test_step_events_without_a_device_say_so(tmp_path: Path, clock: FakeClock) -> None:

@@ -130,7 +130,7 @@ class ActiveAttempt:
             ends = WorkEnds(clock) if config.step_events else None
             device_edges = DeviceEdges(WorkEnds(clock)) if config.phase_events else None
         self.recorder = JournalRecorder(
-            self.timeline, writer, clock, self._start_s, ends, device_edges
+            self.timeline, writer, clock, self._start_s, ends=ends, device_edges=device_edges
         )
         self.steps = self.recorder.steps
         self.metrics = MetricLog(self.recorder, config.tag_prefix)

@@ -71,6 +71,7 @@ class JournalRecorder:
         writer: JournalWriter,
         clock: Clock,
         start_s: float,
+        *,
         ends: "WorkEnds | None" = None,
         device_edges: "DeviceEdges | None" = None,
     ) -> None:

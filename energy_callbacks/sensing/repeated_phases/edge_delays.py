@@ -65,6 +65,8 @@ _EARLY_S: Final = 0.02
 # Four polynomials in the place between the second and the third of four points of a grid, for cubic
 # interpolation: coefficients of the powers 0 to 3.
 _CUBIC: Final = np.array([[0, -2, 3, -1], [6, -3, -6, 3], [0, 6, 3, -3], [0, -1, 0, 1]]) / 6.0
+# A candidate that ends this near to the longest delay, s, may stand for longer delays.
+_BORDER_S: Final = 0.01
 # A uniform distribution is at least this wide, in steps of the grid.
 _NARROWEST: Final = 1e-4
 # Number of candidates whose weights are computed at once: this takes less than 1 ms.
@@ -108,6 +110,12 @@ class Candidates:
     def grid_s(self) -> Array:
         """Delays of the grid, (D,)."""
         return delays_s(self.response_s)
+
+    @property
+    def longest_blur_s(self) -> Array:
+        """Largest width that may be in truth, (n,): infinite if the grid ends where it would be."""
+        is_cut = self.delay_s + self.blur_s / 2.0 > _LAST_S - _BORDER_S
+        return np.where(is_cut, np.inf, self.blur_s)
 
     @property
     def _step_s(self) -> float:

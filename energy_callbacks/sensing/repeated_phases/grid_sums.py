@@ -170,4 +170,5 @@ def divided_j(products: Array, rates: Array, durations_s: Array, levels_w: Array
     fitted_j = (products @ levels_w[..., None])[..., 0]
     energy_j = rates - fitted_j + durations_s * levels_w
     surplus_j = energy_j.sum(axis=-1, keepdims=True) - rates.sum(axis=-1, keepdims=True)
-    return energy_j - surplus_j * durations_s / durations_s.sum(axis=-1, keepdims=True)
+    divided: Array = energy_j - surplus_j * durations_s / durations_s.sum(axis=-1, keepdims=True)
+    return divided

@@ -391,7 +391,7 @@ def _jitter(fit: _Fit, candidates: NDArray[np.intp]) -> Array:
         fit: the fit.
         candidates: places of n candidates.
     """
-    columns = (fit.fits.levels_w[candidates], fit.candidates.blur_s[candidates])
+    columns = (fit.fits.levels_w[candidates], fit.candidates.longest_blur_s[candidates])
     parts = zip(*(pieces(column, _AT_ONCE) for column in columns), strict=True)
     return np.concatenate([_jitter_of(levels_w, blur_s, fit) for levels_w, blur_s in parts])
 

@@ -24,6 +24,8 @@ from energy_callbacks.sensing.repeated_phases.grid_sums import GridSums
 
 # Number of the newest intervals that are kept for each phase, so that their noise can be computed.
 _RECENT: Final = 2000
+# A phase that is not longer than this, s, is not visible in readings.
+_MOMENT_S: Final = 1e-3
 # Edges count as measured if the delays of at most this share of them are unknown: the last ones,
 # or those while a CUDA graph is captured.
 _FEW_UNDATED: Final = 0.1
@@ -156,10 +158,13 @@ class PhaseSums(GridSums):
 
     @property
     def shortest_s(self) -> float:
-        """Mean duration of the phase whose mean duration is shortest; infinite without edges."""
+        """Mean duration of the phase whose mean duration is shortest; infinite without edges.
+
+        Phases that no reading can show do not count, such as ``idle`` between two calls.
+        """
         entered, durations_s = self.changes.sum(axis=0), self.no_delay @ self.durations_s
-        known = (entered > 0.0) & (durations_s > 0.0)
-        return float(np.min(durations_s[known] / entered[known], initial=math.inf))
+        lengths_s = durations_s / np.maximum(entered, 1.0)
+        return float(np.min(lengths_s[(entered > 0.0) & (lengths_s > _MOMENT_S)], initial=math.inf))
 
     @property
     def is_dated(self) -> bool:
