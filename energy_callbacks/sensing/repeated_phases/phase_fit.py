@@ -24,6 +24,7 @@ result is the mean over many candidates (``edge_delays``), weighted by their lik
 uncertainty includes the deviations between candidates, which have the same sign in all repetitions.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -55,13 +56,14 @@ _ALIKE: Final = 2.0
 # A late edge moves energy between two phases: that of the lower power, and this share of the
 # difference. The rest of the difference is divided correctly. (Fitted: 0.5 to 1 are possible.)
 _MOVED_SHARE: Final = 0.75
-# Uncertainty of the place of all edges together, as a share of the width of an interval: exposures
-# are computed from tables, and from interpolation in the grid.
-_EDGE_SHARE: Final = 0.003
+# Uncertainty of the place of all edges together, s: exposures are computed from tables, and from
+# interpolation in the grid.
+_PLACE_S: Final = 6e-5
 # Errors of the intervals are correlated where the counter corrects the readings, and the correction
-# is largest at edges. If the shortest phase has few intervals, each such error counts at several
-# edges: noise is increased by this number times the square of (interval / shortest phase). Fitted.
-_CROWDED: Final = 4.0
+# is largest at edges. If both phases at an edge have few intervals, each such error counts at
+# several edges: errors are increased by this number times the square of the width of an interval,
+# divided by the lengths of the two phases. Fitted.
+_CROWDED: Final = 8.0
 # Noise that is assumed at least, as a share of the mean power in an interval: readings are rounded.
 _LEAST_NOISE: Final = 0.001
 # Error of energies for unequal delays, as a share of their difference from those for equal ones.
@@ -112,7 +114,8 @@ class _Noise:
         roughness: share of it that is seen in single intervals, (P,): 1 for white noise, less for
             power that changes slowly.
         at_edges: density in the few intervals around an edge.
-        at_edge_j2: mean square of the energy that is left at an edge, J^2.
+        at_edge_j2: mean square of the energy that is left at an edge, and that power which varies
+            inside of the phases does not explain, J^2.
     """
 
     by_phase: Array
@@ -149,19 +152,30 @@ class _Fit:
     noise: _Noise
 
     @property
-    def scale(self) -> float:
-        """Misfit that raises the cost of a candidate by 1 if errors are not correlated, J^2/s.
+    def place(self) -> float:
+        """Misfit due to a wrong place of the edges, which is the same in all repetitions, J^2/s."""
+        misplaced_j = _PLACE_S * self.fits.jumps_w
+        return float((self.sums.changes * misplaced_j**2).sum()) / self.sums.mean_width_s
 
-        It includes the uncertainty of the place of the edges, which is the same in all repetitions.
-        """
-        place = self.sums.changes * self.fits.jumps_w**2 * (_EDGE_SHARE**2 * self.sums.mean_width_s)
-        return self.noise.at_edges + float(place.sum())
+    @property
+    def crowded(self) -> float:
+        """Factor by which misfits are too large because errors of intervals are correlated."""
+        if self.sums.is_exact:
+            return 1.0
+        changes, lengths_s = self.sums.changes, self.sums.lengths_s
+        near = float((changes / np.outer(lengths_s, lengths_s)).sum() / changes.sum())
+        return 1.0 + _CROWDED * near * self.sums.mean_width_s**2
 
     @property
     def cost(self) -> Array:
-        """Cost of each candidate, (n,); see ``Candidates.shares``."""
-        crowded = 1.0 + _CROWDED * (self.sums.mean_width_s / self.sums.shortest_s) ** 2
-        return self.fits.misfit / (crowded * self.scale)
+        """Cost of each candidate, (n,); see ``Candidates.shares``.
+
+        A wrong place of the edges may explain a misfit up to ``place``, so only the rest counts.
+        """
+        misfit = (self.fits.misfit - self.fits.misfit.min()) / self.crowded
+        rest = np.maximum(np.sqrt(misfit) - math.sqrt(self.place), 0.0)
+        cost: Array = rest**2 / self.noise.at_edges
+        return cost
 
 
 # NumPy may be set to raise an exception if a number underflows, for example by the user's program.
@@ -206,8 +220,8 @@ def _with_kinds(fit: _Fit, equal: PhaseEnergies) -> PhaseEnergies:
     """
     kinds = None
     suspect_s, late_s = _late_s(fit, (_SUSPECT, _INSIGNIFICANT))
-    if suspect_s.max() > _EDGE_SHARE * fit.sums.mean_width_s:
-        kinds = fit_kinds(fit.sums, fit.recent, fit.exposed, fit.scale)
+    if suspect_s.any():
+        kinds = fit_kinds(fit.sums, fit.recent, fit.exposed, fit.noise.at_edges + fit.place)
     if kinds is None:
         shifted_j = _shifted_j(fit, late_s)
         return replace(equal, edge_j=equal.edge_j + shifted_j)
@@ -265,12 +279,28 @@ def _noise(sums: PhaseSums, recent: RecentIntervals, exposed: Array, left_j: Arr
     is_mixed = exposed.max(axis=0) < (1.0 - _MIXED) * recent.width_s
     mixed_j2 = left_j[is_mixed] ** 2
     mixed = float((mixed_j2 / recent.width_s[is_mixed]).sum()) / max(len(mixed_j2), 1)
+    both_sides = sums.changes.sum(axis=0) + sums.changes.sum(axis=1)
+    nearby = float(both_sides @ densities[_NEARBY] / both_sides.sum())
+    by_edges_j2 = max(float(mixed_j2.sum()) - _of_power_j2(recent, exposed, left_j, is_mixed), 0.0)
     return _Noise(
         by_phase=lasting,
         roughness=densities[0] / lasting,
-        at_edges=max(mixed, float(densities[_NEARBY].max())),
-        at_edge_j2=_ALIKE * float(mixed_j2.sum()) / max(recent.changes.sum(), 1.0),
+        at_edges=max(mixed, nearby),
+        at_edge_j2=_ALIKE * by_edges_j2 / max(recent.changes.sum(), 1.0),
     )
+
+
+def _of_power_j2(
+    recent: RecentIntervals, exposed: Array, left_j: Array, is_mixed: NDArray[np.bool_]
+) -> float:
+    """Return the sum of squares that varying power leaves in mixed intervals at least, J^2.
+
+    It is known from the other intervals: power varies by as much near edges as elsewhere.
+    """
+    left_w2 = (left_j[~is_mixed] / recent.width_s[~is_mixed]) ** 2
+    phase = exposed[:, ~is_mixed].argmax(axis=0)
+    sums_w2, counts = (np.bincount(phase, one, len(exposed)) for one in (left_w2, None))
+    return float((sums_w2 / np.maximum(counts, 1.0)) @ (exposed[:, is_mixed] ** 2).sum(axis=1))
 
 
 def _density(recent: RecentIntervals, exposed: Array, left_j: Array, merge: int) -> Array:
@@ -304,7 +334,7 @@ def _averaged(fit: _Fit) -> PhaseEnergies:
 def _place_j(fit: _Fit) -> Array:
     """Return bounds of the errors due to the uncertainty of the place of all edges, J, (P,)."""
     both_w = (fit.sums.changes + fit.sums.changes.T) * fit.fits.jumps_w
-    place_j: Array = _EDGE_SHARE * fit.sums.mean_width_s * both_w.sum(axis=1)
+    place_j: Array = _PLACE_S * both_w.sum(axis=1)
     return place_j
 
 
@@ -374,7 +404,7 @@ def _jitter_of(levels_w: Array, blur_s: Array, fit: _Fit) -> Array:
 def _late_s(fit: _Fit, errors: Sequence[float]) -> Array:
     """Return the time by which edges of a kind must be late to explain what is left, (E, P, P).
 
-    See ``edge_residuals``.
+    See ``edge_residuals``. It is the time beyond the uncertainty of the place of all edges.
 
     Args:
         fit: the fit.
@@ -387,7 +417,8 @@ def _late_s(fit: _Fit, errors: Sequence[float]) -> Array:
     found_j = left_at_edges_j(
         fit.recent, fit.sums.exposures, fit.left_j, delay_s, half_s, errors=errors
     )
-    return found_j / np.maximum(fit.fits.jumps_w, 1e-9)
+    late_s: Array = found_j / np.maximum(fit.fits.jumps_w, 1e-9)
+    return np.maximum(late_s - _PLACE_S, 0.0)
 
 
 def _shifted_j(fit: _Fit, late_s: Array) -> Array:

@@ -140,11 +140,16 @@ class PhaseSums(GridSums):
         return self.known_s / self.intervals
 
     @property
+    def lengths_s(self) -> Array:
+        """Mean duration of each phase, (P,); infinite for phases that never begin, or without time."""
+        entered, durations_s = self.changes.sum(axis=0), self.no_delay @ self.durations_s
+        is_known = (entered > 0.0) & (durations_s > 0.0)
+        return np.where(is_known, durations_s / np.maximum(entered, 1.0), math.inf)
+
+    @property
     def shortest_s(self) -> float:
         """Mean duration of the phase whose mean duration is shortest; infinite without edges."""
-        entered, durations_s = self.changes.sum(axis=0), self.no_delay @ self.durations_s
-        known = (entered > 0.0) & (durations_s > 0.0)
-        return float(np.min(durations_s[known] / entered[known], initial=math.inf))
+        return float(np.min(self.lengths_s, initial=math.inf))
 
     @property
     def no_delay(self) -> Array:
