@@ -61,9 +61,9 @@ _MOVED_SHARE: Final = 0.75
 _PLACE_S: Final = 6e-5
 # Errors of the intervals are correlated where the counter corrects the readings, and the correction
 # is largest at edges. If both phases at an edge have few intervals, each such error counts at
-# several edges: errors are increased by this number times the square of the width of an interval,
-# divided by the lengths of the two phases. Fitted.
-_CROWDED: Final = 8.0
+# several edges: they explain a misfit that is larger by this number times the square of the width
+# of an interval, divided by the lengths of the two phases. Fitted.
+_CROWDED: Final = 16.0
 # Noise that is assumed at least, as a share of the mean power in an interval: readings are rounded.
 _LEAST_NOISE: Final = 0.001
 # Error of energies for unequal delays, as a share of their difference from those for equal ones.
@@ -159,8 +159,8 @@ class _Fit:
 
     @property
     def crowded(self) -> float:
-        """Factor by which misfits are too large because errors of intervals are correlated."""
-        if self.sums.is_exact:
+        """Factor by which ``place`` is larger because errors of intervals are correlated."""
+        if self.sums.is_counted:
             return 1.0
         changes, lengths_s = self.sums.changes, self.sums.lengths_s
         near = float((changes / np.outer(lengths_s, lengths_s)).sum() / changes.sum())
@@ -170,10 +170,10 @@ class _Fit:
     def cost(self) -> Array:
         """Cost of each candidate, (n,); see ``Candidates.shares``.
 
-        A wrong place of the edges may explain a misfit up to ``place``, so only the rest counts.
+        A wrong place of the edges explains a misfit up to ``place``, so only the rest counts.
         """
-        misfit = (self.fits.misfit - self.fits.misfit.min()) / self.crowded
-        rest = np.maximum(np.sqrt(misfit) - math.sqrt(self.place), 0.0)
+        misfit = self.fits.misfit - self.fits.misfit.min()
+        rest = np.maximum(np.sqrt(misfit) - math.sqrt(self.crowded * self.place), 0.0)
         cost: Array = rest**2 / self.noise.at_edges
         return cost
 
@@ -279,13 +279,11 @@ def _noise(sums: PhaseSums, recent: RecentIntervals, exposed: Array, left_j: Arr
     is_mixed = exposed.max(axis=0) < (1.0 - _MIXED) * recent.width_s
     mixed_j2 = left_j[is_mixed] ** 2
     mixed = float((mixed_j2 / recent.width_s[is_mixed]).sum()) / max(len(mixed_j2), 1)
-    both_sides = sums.changes.sum(axis=0) + sums.changes.sum(axis=1)
-    nearby = float(both_sides @ densities[_NEARBY] / both_sides.sum())
     by_edges_j2 = max(float(mixed_j2.sum()) - _of_power_j2(recent, exposed, left_j, is_mixed), 0.0)
     return _Noise(
         by_phase=lasting,
         roughness=densities[0] / lasting,
-        at_edges=max(mixed, nearby),
+        at_edges=max(mixed, float(densities[_NEARBY].max())),
         at_edge_j2=_ALIKE * by_edges_j2 / max(recent.changes.sum(), 1.0),
     )
 
@@ -295,10 +293,14 @@ def _of_power_j2(
 ) -> float:
     """Return the sum of squares that varying power leaves in mixed intervals at least, J^2.
 
-    It is known from the other intervals: power varies by as much near edges as elsewhere.
+    It is known from intervals that are not even next to an edge, whose place may be wrong: power
+    varies by as much near edges as elsewhere.
     """
-    left_w2 = (left_j[~is_mixed] / recent.width_s[~is_mixed]) ** 2
-    phase = exposed[:, ~is_mixed].argmax(axis=0)
+    is_far = ~is_mixed
+    is_far[1:] &= ~is_mixed[:-1]
+    is_far[:-1] &= ~is_mixed[1:]
+    left_w2 = (left_j[is_far] / recent.width_s[is_far]) ** 2
+    phase = exposed[:, is_far].argmax(axis=0)
     sums_w2, counts = (np.bincount(phase, one, len(exposed)) for one in (left_w2, None))
     return float((sums_w2 / np.maximum(counts, 1.0)) @ (exposed[:, is_mixed] ** 2).sum(axis=1))
 
@@ -395,7 +397,9 @@ def _jitter_of(levels_w: Array, blur_s: Array, fit: _Fit) -> Array:
     )
     moved_w = low_w + _MOVED_SHARE * (high_w - low_w)
     possible = fit.noise.at_edge_j2 / np.maximum(fit.fits.jumps_w, 1e-9) ** 2
-    variance_s2 = np.minimum(blur_s[:, None, None] ** 2 / 12.0, possible)
+    # Updates of the sensor are late, too, but do not make phases longer.
+    blur_s2 = np.maximum(blur_s**2 - fit.sums.update_s**2, 0.0)
+    variance_s2 = np.minimum(blur_s2[:, None, None] / 12.0, possible)
     both = fit.sums.changes + fit.sums.changes.T
     jitter: Array = (both * moved_w**2 * variance_s2).sum(axis=2)
     return jitter
@@ -424,10 +428,11 @@ def _late_s(fit: _Fit, errors: Sequence[float]) -> Array:
 def _shifted_j(fit: _Fit, late_s: Array) -> Array:
     """Return bounds of the errors due to edges that are late, (P,).
 
-    At most the higher of the two powers is moved.
+    At most the higher of the two powers is moved, for at most the shorter of the two phases.
     """
-    levels_w = fit.fits.levels_w[fit.fits.best]
-    moved_j = np.minimum(late_s, fit.sums.shortest_s) * np.maximum(levels_w[:, None], levels_w)
+    levels_w, lengths_s = fit.fits.levels_w[fit.fits.best], fit.sums.lengths_s
+    shorter_s = np.minimum(lengths_s[:, None], lengths_s)
+    moved_j = np.minimum(late_s, shorter_s) * np.maximum(levels_w[:, None], levels_w)
     shifted_j = fit.sums.changes * moved_j
     bounds: Array = shifted_j.sum(axis=0) + shifted_j.sum(axis=1)
     return bounds

@@ -10,7 +10,7 @@ differ from edge to edge, and for other responses are linear combinations of tho
 import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from typing import Final
 
@@ -24,6 +24,9 @@ from energy_callbacks.sensing.repeated_phases.grid_sums import GridSums
 
 # Number of the newest intervals that are kept for each phase, so that their noise can be computed.
 _RECENT: Final = 2000
+# Values with at most this time between two updates show an edge late by up to this time. How these
+# delays are distributed is fitted: they are all alike if the edges keep step with the updates.
+_LONGEST_UPDATE_S: Final = 0.04
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,17 +96,20 @@ class PhaseSums(GridSums):
         response_s: assumed response time of the sensor; 0 for none.
         exposures: exposures for the assumed response, of intervals of this shape and of exact ones.
         intervals: number of intervals.
+        exact: number of intervals that contain the energy between their ends, as with a counter.
         changes: number of changes from one phase to another, (P, P).
     """
 
     def __init__(self, shape: Shape) -> None:
         self.is_exact = shape.is_exact
         self.response_s = shape.response_s
+        self._update_s = shape.period_s if shape.period_s <= _LONGEST_UPDATE_S else 0.0
+        shape = replace(shape, period_s=shape.period_s - self._update_s)
         self._shapes = shape, Shape(is_exact=True)
         self.exposures = Exposure(shape), Exposure(self._shapes[1])
         self._delays_s = delays_s(self.response_s)
         super().__init__(len(self._delays_s))
-        self.intervals = 0
+        self.intervals = self.exact = 0
         self.changes = np.zeros((0, 0))
         # By the last of the phases in a stretch: phases are numbered as they begin, so phases with
         # high numbers are rare, and would else be gone when the noise is computed.
@@ -125,6 +131,16 @@ class PhaseSums(GridSums):
         return chain.from_iterable(self._recent.values())
 
     @property
+    def is_counted(self) -> bool:
+        """Whether most intervals are exact."""
+        return 2 * self.exact > self.intervals
+
+    @property
+    def update_s(self) -> float:
+        """Time between two updates of the sensor; 0 if their delays are not fitted."""
+        return 0.0 if self.is_counted else self._update_s
+
+    @property
     def known_s(self) -> float:
         """Duration of all intervals."""
         return float(self.durations_s[0].sum())
@@ -141,7 +157,7 @@ class PhaseSums(GridSums):
 
     @property
     def lengths_s(self) -> Array:
-        """Mean duration of each phase, (P,); infinite for phases that never begin, or without time."""
+        """Mean duration of each phase, (P,); infinite for phases that are not entered."""
         entered, durations_s = self.changes.sum(axis=0), self.no_delay @ self.durations_s
         is_known = (entered > 0.0) & (durations_s > 0.0)
         return np.where(is_known, durations_s / np.maximum(entered, 1.0), math.inf)
@@ -184,6 +200,7 @@ class PhaseSums(GridSums):
         self._make_room(max(edges.labels) + 1)
         self.square += float((energy_j**2 / width_s).sum())
         self.intervals += len(energy_j)
+        self.exact += len(energy_j) * stretch.is_exact
         if len(edges.t_s):
             self._add_exposed(self.exposed(stretch), sorted(set(edges.labels)), width_s, energy_j)
             for change in stretch.changes:
