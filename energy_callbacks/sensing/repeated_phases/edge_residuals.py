@@ -17,9 +17,11 @@ from energy_callbacks.sensing.repeated_phases.recent_intervals import RecentInte
 
 # With fewer edges of a kind, the standard error is not known, and the mean does not count.
 _FEWEST: Final = 4
-# Energy is counted up to these times beyond the range of the device's edges, s: edges that are
-# outside of that range are usually outside by less. The largest energy counts.
-_BEYOND_S: Final = (0.0, 0.1, 0.25)
+BEYOND_S: Final = (0.0, 0.1, 0.25)
+"""Times by which edges may be outside of the assumed range of the device's edges, s.
+
+Edges outside of that range are usually outside by less.
+"""
 
 
 def left_at_edges_j(
@@ -30,6 +32,7 @@ def left_at_edges_j(
     half_s: float,
     *,
     errors: Sequence[float],
+    beyond_s: Sequence[float] = BEYOND_S,
 ) -> Array:
     """Return the mean energy left at an edge from one phase to another, J, (E, P, P).
 
@@ -42,11 +45,12 @@ def left_at_edges_j(
         delay_s: mean delay of the device's edges.
         half_s: range of the device's edges before and after ``delay_s``.
         errors: the numbers of standard errors, (E,).
+        beyond_s: energy is counted up to these times beyond the range; the largest counts.
     """
     count = np.maximum(recent.changes, 1.0)
     highest_j = np.zeros((len(errors), *count.shape))
-    for beyond_s in _BEYOND_S:
-        left, squares = recent.near_edges(exposures, delay_s, half_s + beyond_s, left_j)
+    for more_s in beyond_s:
+        left, squares = recent.near_edges(exposures, delay_s, half_s + more_s, left_j)
         mean_j = left / count
         errors_j = np.sqrt(np.maximum(squares / count - mean_j**2, 0.0) / count)
         significant_j = np.abs(mean_j) - np.multiply.outer(errors, errors_j)

@@ -24,6 +24,7 @@ result is the mean over many candidates (``edge_delays``), weighted by their lik
 uncertainty includes the deviations between candidates, which have the same sign in all repetitions.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -36,7 +37,7 @@ from energy_callbacks.core.yielding import pieces, yield_if_due
 from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.edge_delays import Candidates, coarse
 from energy_callbacks.sensing.repeated_phases.edge_kinds import fit_kinds
-from energy_callbacks.sensing.repeated_phases.edge_residuals import left_at_edges_j
+from energy_callbacks.sensing.repeated_phases.edge_residuals import BEYOND_S, left_at_edges_j
 from energy_callbacks.sensing.repeated_phases.grid_sums import LEAST_RIDGE_S, Fits, mixing
 from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
 from energy_callbacks.sensing.repeated_phases.recent_intervals import RecentIntervals
@@ -55,13 +56,14 @@ _ALIKE: Final = 2.0
 # A late edge moves energy between two phases: that of the lower power, and this share of the
 # difference. The rest of the difference is divided correctly. (Fitted: 0.5 to 1 are possible.)
 _MOVED_SHARE: Final = 0.75
-# Uncertainty of the place of all edges together, as a share of the width of an interval: exposures
-# are computed from tables, and from interpolation in the grid.
-_EDGE_SHARE: Final = 0.003
+# Uncertainty of the place of all edges together, s: exposures are computed from tables, and from
+# interpolation in the grid.
+_PLACE_S: Final = 6e-5
 # Errors of the intervals are correlated where the counter corrects the readings, and the correction
-# is largest at edges. If the shortest phase has few intervals, each such error counts at several
-# edges: noise is increased by this number times the square of (interval / shortest phase). Fitted.
-_CROWDED: Final = 4.0
+# is largest at edges. If both phases at an edge have few intervals, each such error counts at
+# several edges: they explain a misfit that is larger by this number times the square of the width
+# of an interval, divided by the lengths of the two phases. Fitted.
+_CROWDED: Final = 16.0
 # Noise that is assumed at least, as a share of the mean power in an interval: readings are rounded.
 _LEAST_NOISE: Final = 0.001
 # Error of energies for unequal delays, as a share of their difference from those for equal ones.
@@ -115,7 +117,8 @@ class _Noise:
         roughness: share of it that is seen in single intervals, (P,): 1 for white noise, less for
             power that changes slowly.
         at_edges: density in the few intervals around an edge.
-        at_edge_j2: mean square of the energy that is left at an edge, J^2.
+        at_edge_j2: mean square of the energy that is left at an edge, and that power which varies
+            inside of the phases does not explain, J^2.
     """
 
     by_phase: Array
@@ -152,19 +155,30 @@ class _Fit:
     noise: _Noise
 
     @property
-    def scale(self) -> float:
-        """Misfit that raises the cost of a candidate by 1 if errors are not correlated, J^2/s.
+    def place(self) -> float:
+        """Misfit due to a wrong place of the edges, which is the same in all repetitions, J^2/s."""
+        misplaced_j = _PLACE_S * self.fits.jumps_w
+        return float((self.sums.changes * misplaced_j**2).sum()) / self.sums.mean_width_s
 
-        It includes the uncertainty of the place of the edges, which is the same in all repetitions.
-        """
-        place = self.sums.changes * self.fits.jumps_w**2 * (_EDGE_SHARE**2 * self.sums.mean_width_s)
-        return self.noise.at_edges + float(place.sum())
+    @property
+    def crowded(self) -> float:
+        """Factor by which ``place`` is larger because errors of intervals are correlated."""
+        if self.sums.is_counted:
+            return 1.0
+        changes, lengths_s = self.sums.changes, self.sums.lengths_s
+        near = float((changes / np.outer(lengths_s, lengths_s)).sum() / changes.sum())
+        return 1.0 + _CROWDED * near * self.sums.mean_width_s**2
 
     @property
     def cost(self) -> Array:
-        """Cost of each candidate, (n,); see ``Candidates.shares``."""
-        crowded = 1.0 + _CROWDED * (self.sums.mean_width_s / self.sums.shortest_s) ** 2
-        return self.fits.misfit / (crowded * self.scale)
+        """Cost of each candidate, (n,); see ``Candidates.shares``.
+
+        A wrong place of the edges explains a misfit up to ``place``, so only the rest counts.
+        """
+        misfit = self.fits.misfit - self.fits.misfit.min()
+        rest = np.maximum(np.sqrt(misfit) - math.sqrt(self.crowded * self.place), 0.0)
+        cost: Array = rest**2 / self.noise.at_edges
+        return cost
 
 
 # NumPy may be set to raise an exception if a number underflows, for example by the user's program.
@@ -212,9 +226,10 @@ def _with_kinds(fit: _Fit, equal: PhaseEnergies) -> PhaseEnergies:
         equal: their result.
     """
     kinds = None
-    suspect_s, late_s = _left_j(fit, (_SUSPECT, _INSIGNIFICANT)) / _jumps_w(fit)
-    if suspect_s.max() > _EDGE_SHARE * fit.sums.mean_width_s:
-        kinds = fit_kinds(fit.sums, fit.recent, fit.exposed, fit.scale)
+    left_s = _left_j(fit, (_SUSPECT, _INSIGNIFICANT)) / _jumps_w(fit)
+    suspect_s, late_s = np.maximum(left_s - _PLACE_S, 0.0)
+    if suspect_s.any():
+        kinds = fit_kinds(fit.sums, fit.recent, fit.exposed, fit.noise.at_edges + fit.place)
     if kinds is None:
         shifted_j = _shifted_j(fit, fit.sums.changes, late_s)
         return replace(equal, edge_j=equal.edge_j + shifted_j)
@@ -229,9 +244,10 @@ def _with_measured(fit: _Fit, found: PhaseEnergies) -> PhaseEnergies:
     """Return the result for measured delays, with the errors of the few edges without one.
 
     What is left at an edge is not a delay, but power that changes slowly or late, such as that of a
-    device which waits for the first batch. At most this energy is in the wrong phase.
+    device which waits for the first batch. Where an interval contains the edge, at most this energy
+    is in the wrong phase.
     """
-    (left_j,) = _left_j(fit, (_INSIGNIFICANT,))
+    (left_j,) = _left_j(fit, (_INSIGNIFICANT,), beyond_s=(0.0,))
     left_j = fit.sums.changes * left_j
     shifted_j = _shifted_j(fit, fit.sums.undated, fit.sums.longest_delay_s)
     return replace(found, edge_j=found.edge_j + left_j.sum(axis=0) + left_j.sum(axis=1) + shifted_j)
@@ -284,12 +300,30 @@ def _noise(sums: PhaseSums, recent: RecentIntervals, exposed: Array, left_j: Arr
     is_mixed = exposed.max(axis=0) < (1.0 - _MIXED) * recent.width_s
     mixed_j2 = left_j[is_mixed] ** 2
     mixed = float((mixed_j2 / recent.width_s[is_mixed]).sum()) / max(len(mixed_j2), 1)
+    by_edges_j2 = max(float(mixed_j2.sum()) - _of_power_j2(recent, exposed, left_j, is_mixed), 0.0)
     return _Noise(
         by_phase=lasting,
         roughness=densities[0] / lasting,
         at_edges=max(mixed, float(densities[_NEARBY].max())),
-        at_edge_j2=_ALIKE * float(mixed_j2.sum()) / max(recent.changes.sum(), 1.0),
+        at_edge_j2=_ALIKE * by_edges_j2 / max(recent.changes.sum(), 1.0),
     )
+
+
+def _of_power_j2(
+    recent: RecentIntervals, exposed: Array, left_j: Array, is_mixed: NDArray[np.bool_]
+) -> float:
+    """Return the sum of squares that varying power leaves in mixed intervals at least, J^2.
+
+    It is known from intervals that are not even next to an edge, whose place may be wrong: power
+    varies by as much near edges as elsewhere.
+    """
+    is_far = ~is_mixed
+    is_far[1:] &= ~is_mixed[:-1]
+    is_far[:-1] &= ~is_mixed[1:]
+    left_w2 = (left_j[is_far] / recent.width_s[is_far]) ** 2
+    phase = exposed[:, is_far].argmax(axis=0)
+    sums_w2, counts = (np.bincount(phase, one, len(exposed)) for one in (left_w2, None))
+    return float((sums_w2 / np.maximum(counts, 1.0)) @ (exposed[:, is_mixed] ** 2).sum(axis=1))
 
 
 def _density(recent: RecentIntervals, exposed: Array, left_j: Array, merge: int) -> Array:
@@ -342,7 +376,7 @@ def _unexplained(fit: _Fit) -> Array:
 def _place_j(fit: _Fit) -> Array:
     """Return bounds of the errors due to the uncertainty of the place of all edges, J, (P,)."""
     both_w = (fit.sums.changes + fit.sums.changes.T) * fit.fits.jumps_w
-    place_j: Array = _EDGE_SHARE * fit.sums.mean_width_s * both_w.sum(axis=1)
+    place_j: Array = _PLACE_S * both_w.sum(axis=1)
     return place_j
 
 
@@ -403,13 +437,15 @@ def _jitter_of(levels_w: Array, blur_s: Array, fit: _Fit) -> Array:
     )
     moved_w = low_w + _MOVED_SHARE * (high_w - low_w)
     possible = fit.noise.at_edge_j2 / _jumps_w(fit) ** 2
-    variance_s2 = np.minimum(blur_s[:, None, None] ** 2 / 12.0, possible)
+    # Updates of the sensor are late, too, but do not make phases longer.
+    blur_s2 = np.maximum(blur_s**2 - fit.sums.update_s**2, 0.0)
+    variance_s2 = np.minimum(blur_s2[:, None, None] / 12.0, possible)
     both = fit.sums.changes + fit.sums.changes.T
     jitter: Array = (both * moved_w**2 * variance_s2).sum(axis=2)
     return jitter
 
 
-def _left_j(fit: _Fit, errors: Sequence[float]) -> Array:
+def _left_j(fit: _Fit, errors: Sequence[float], beyond_s: Sequence[float] = BEYOND_S) -> Array:
     """Return the mean energy that is left at an edge of each kind, (E, P, P).
 
     See ``edge_residuals``.
@@ -417,13 +453,20 @@ def _left_j(fit: _Fit, errors: Sequence[float]) -> Array:
     Args:
         fit: the fit.
         errors: E numbers of standard errors by which this energy is reduced.
+        beyond_s: times beyond the range of the device's edges.
     """
     yield_if_due()
     best = fit.fits.best
     delay_s, blur_s = float(fit.candidates.delay_s[best]), float(fit.candidates.blur_s[best])
     half_s = blur_s / 2.0 + fit.sums.mean_width_s
     return left_at_edges_j(
-        fit.recent, fit.sums.exposures, fit.left_j, delay_s, half_s, errors=errors
+        fit.recent,
+        fit.sums.exposures,
+        fit.left_j,
+        delay_s,
+        half_s,
+        errors=errors,
+        beyond_s=beyond_s,
     )
 
 
@@ -435,15 +478,16 @@ def _jumps_w(fit: _Fit) -> Array:
 def _shifted_j(fit: _Fit, edges: Array, late_s: Array | float) -> Array:
     """Return bounds of the errors due to edges that are late, (P,).
 
-    At most the higher of the two powers is moved.
+    At most the higher of the two powers is moved, for at most the shorter of the two phases.
 
     Args:
         fit: the fit.
         edges: number of such edges of each kind, (P, P).
         late_s: time by which they are late, (P, P), or the same for all.
     """
-    levels_w = fit.fits.levels_w[fit.fits.best]
-    moved_j = np.minimum(late_s, fit.sums.shortest_s) * np.maximum(levels_w[:, None], levels_w)
+    levels_w, lengths_s = fit.fits.levels_w[fit.fits.best], fit.sums.lengths_s
+    shorter_s = np.minimum(lengths_s[:, None], lengths_s)
+    moved_j = np.minimum(late_s, shorter_s) * np.maximum(levels_w[:, None], levels_w)
     shifted_j = edges * moved_j
     bounds: Array = shifted_j.sum(axis=0) + shifted_j.sum(axis=1)
     return bounds

@@ -29,6 +29,9 @@ _MOMENT_S: Final = 1e-3
 # Edges count as measured if the delays of at most this share of them are unknown: the last ones,
 # or those while a CUDA graph is captured.
 _FEW_UNDATED: Final = 0.1
+# Values with at most this time between two updates show an edge late by up to this time. How these
+# delays are distributed is fitted: they are all alike if the edges keep step with the updates.
+_LONGEST_UPDATE_S: Final = 0.04
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +108,7 @@ class PhaseSums(GridSums):
         is_synchronous: whether each reading has the time of its value.
         exposures: exposures for the assumed response, of intervals of this shape and of exact ones.
         intervals: number of intervals.
+        exact: number of intervals that contain the energy between their ends, as with a counter.
         changes: number of changes from one phase to another, (P, P).
         undated: number of those whose delay was not measured, (P, P).
         longest_delay_s: longest measured delay.
@@ -114,11 +118,13 @@ class PhaseSums(GridSums):
         self.is_exact = shape.is_exact
         self.response_s = shape.response_s
         self.is_synchronous = not shape.period_s
+        self._update_s = shape.period_s if shape.period_s <= _LONGEST_UPDATE_S else 0.0
+        shape = replace(shape, period_s=shape.period_s - self._update_s)
         self._shapes = shape, Shape(is_exact=True)
         self.exposures = Exposure(shape), Exposure(self._shapes[1])
         self._delays_s = delays_s(self.response_s)
         super().__init__(len(self._delays_s))
-        self.intervals = 0
+        self.intervals = self.exact = 0
         self.changes = np.zeros((0, 0))
         self.undated = np.zeros((0, 0))
         self.longest_delay_s = 0.0
@@ -142,6 +148,16 @@ class PhaseSums(GridSums):
         return chain.from_iterable(self._recent.values())
 
     @property
+    def is_counted(self) -> bool:
+        """Whether most intervals are exact."""
+        return 2 * self.exact > self.intervals
+
+    @property
+    def update_s(self) -> float:
+        """Time between two updates of the sensor; 0 if their delays are not fitted."""
+        return 0.0 if self.is_counted else self._update_s
+
+    @property
     def known_s(self) -> float:
         """Duration of all intervals."""
         return float(self.durations_s[0].sum())
@@ -157,19 +173,28 @@ class PhaseSums(GridSums):
         return self.known_s / self.intervals
 
     @property
-    def shortest_s(self) -> float:
-        """Mean duration of the phase whose mean duration is shortest; infinite without edges.
+    def lengths_s(self) -> Array:
+        """Mean duration of each phase, (P,); infinite for phases that are not entered.
 
-        Phases that no reading can show do not count, such as ``idle`` between two calls.
+        Phases of a moment, which no reading can show, count as not entered.
         """
         entered, durations_s = self.changes.sum(axis=0), self.no_delay @ self.durations_s
         lengths_s = durations_s / np.maximum(entered, 1.0)
-        return float(np.min(lengths_s[(entered > 0.0) & (lengths_s > _MOMENT_S)], initial=math.inf))
+        return np.where((entered > 0.0) & (lengths_s > _MOMENT_S), lengths_s, math.inf)
+
+    @property
+    def shortest_s(self) -> float:
+        """Mean duration of the phase whose mean duration is shortest; infinite without edges."""
+        return float(np.min(self.lengths_s, initial=math.inf))
 
     @property
     def is_dated(self) -> bool:
-        """Whether the delays of nearly all edges were measured, and ``t_s`` includes them."""
-        return bool(self.undated.sum() <= _FEW_UNDATED * self.changes.sum())
+        """Whether the delays of nearly all edges were measured, and ``t_s`` includes them.
+
+        ``False`` for a sensor whose updates cause further delays.
+        """
+        is_dated = self.undated.sum() <= _FEW_UNDATED * self.changes.sum()
+        return bool(is_dated) and not self.update_s
 
     @property
     def no_delay(self) -> Array:
@@ -204,6 +229,7 @@ class PhaseSums(GridSums):
         self._make_room(max(edges.labels) + 1)
         self.square += float((energy_j**2 / width_s).sum())
         self.intervals += len(energy_j)
+        self.exact += len(energy_j) * stretch.is_exact
         if len(edges.t_s):
             self._add_exposed(self.exposed(stretch), sorted(set(edges.labels)), width_s, energy_j)
             self.durations_s += self._durations_s(stretch).T
