@@ -258,13 +258,14 @@ def _with_seldom(fit: _Fit, found: PhaseEnergies) -> PhaseEnergies:
 
     The delays of other edges may not apply to them: when a training begins, the host has queued
     nothing, so the device is not behind. Their intervals include the energy between the host's
-    edges.
+    edges, and the noise of all changes of power.
     """
     changes = fit.sums.changes
     is_seldom = changes.sum(axis=0) + changes.sum(axis=1) <= _SELDOM
     on_host_j = fit.sums.on_host_j(fit.fits.levels_w[[fit.fits.best]])[0]
     moved_j = np.abs(found.energy_j - on_host_j) * is_seldom
-    return replace(found, edge_j=found.edge_j + moved_j)
+    unexplained = np.where(is_seldom, 1.0, found.unexplained)
+    return replace(found, edge_j=found.edge_j + moved_j, unexplained=unexplained)
 
 
 def _ridge_s(sums: PhaseSums, noise: float) -> float:
