@@ -159,7 +159,7 @@ def is_final_row(logs: Mapping[str, Any]) -> bool:
 
     ``train_loss`` alone does not show this, because users may log it too.
     """
-    return _FINAL <= logs.keys()
+    return logs.keys() >= _FINAL
 
 
 def metrics(logs: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -99,13 +99,14 @@ class _WorkCount:
         if not steps:
             self.unknown_steps = 0
 
-    def add_all(self, counts: Sequence[float | None], steps: Sequence[int]) -> None:
+    def add_all(self, counts: Sequence[Any], steps: Sequence[int]) -> None:
         """Add counts as ``add`` does; those of steps with integers, or with none, all at once."""
-        kinds = set(map(type, counts)) if all(steps) else set()
-        if kinds == {type(None)}:
+        whole = [count for count in counts if isinstance(count, int)]
+        is_whole = all(steps) and len(whole) == len(counts)
+        if is_whole and min(whole) >= 0 and max(whole) < _MOST_INT:
+            self.reported += sum(whole)
+        elif all(steps) and set(map(type, counts)) == {type(None)}:
             self.unknown_steps += len(counts)
-        elif kinds == {int} and min(counts) >= 0 and max(counts) < _MOST_INT:  # type: ignore[type-var]
-            self.reported += sum(counts)  # type: ignore[arg-type]
         else:
             for count, number in zip(counts, steps, strict=True):
                 self.add(count, number)
@@ -189,15 +190,15 @@ class StepLog:
 
     def _read_events(self) -> None:
         """Find waits, and the steps to count, in the events since the last call."""
-        # There may be thousands of events per second, so this loop calls no function of Python and
-        # reads no attributes. The events stay in the queue until their times are in ``_marked_s``.
-        events = self._events.copy()  # the training thread may append meanwhile
-        new, waits, marked_s = self._new, self._waits, self._marked_s
+        # There may be thousands of events per second, so the loop calls no function of Python, and
+        # reads no attributes. Events that the training thread appends meanwhile are read later.
+        queued, take = len(self._events), self._events.popleft
+        self._marked_s = self.marked_s
+        new, waits = self._new, self._waits
         stepped_s, done_s, wait_s = self._stepped_s, self._done_s, self._wait_s
         is_paused, sees_waits = self._is_paused, self.sees_waits
-        for kind, t_s, samples, tokens, end in events:
-            if t_s > marked_s:
-                marked_s = t_s
+        for _ in range(queued):
+            kind, t_s, samples, tokens, end = take()
             if kind == STEP:
                 new.append((t_s, samples, tokens, wait_s, 1, end, is_paused))
                 stepped_s, done_s, wait_s, is_paused = t_s, None, 0.0, False
@@ -216,9 +217,7 @@ class StepLog:
             elif kind == _PAUSE:
                 stepped_s, done_s, is_paused = None, None, True
         self._stepped_s, self._done_s, self._wait_s = stepped_s, done_s, wait_s
-        self._is_paused, self.sees_waits, self._marked_s = is_paused, sees_waits, marked_s
-        for _ in events:
-            self._events.popleft()
+        self._is_paused, self.sees_waits = is_paused, sees_waits
 
     def take_waits(self, now_s: float) -> tuple[Array, float]:
         """Return the waits that ended since the last call, and the time up to which all are known.

@@ -68,7 +68,7 @@ def test_a_row_is_one_event_of_tensors(tmp_path: Path) -> None:
     assert [e.step for e in with_energy] == [0, 1, 1]
     tags = [value.tag for value in with_energy[0].summary.value]
     assert len(tags) > 10
-    assert OURS >= set(tags)
+    assert set(tags) <= OURS
     values = [value for event in events for value in event.summary.value]
     kinds = {
         (value.metadata.plugin_data.plugin_name, value.tensor.dtype)
