@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 
@@ -11,6 +12,23 @@ def scalars(values: Mapping[str, float]) -> Any:
 
     return Summary(
         value=[Summary.Value(tag=tag, simple_value=value) for tag, value in sorted(values.items())]
+    )
+
+
+def tensors(values: Mapping[str, float]) -> Any:
+    """Return a summary with numbers by tag, stored as ``tf.summary.scalar`` does, sorted by tag."""
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata  # pyright: ignore[reportAttributeAccessIssue]
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto  # pyright: ignore[reportAttributeAccessIssue]
+    from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto  # pyright: ignore[reportAttributeAccessIssue]
+    from tensorboard.compat.proto.types_pb2 import DT_FLOAT  # pyright: ignore[reportAttributeAccessIssue]
+
+    about = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="scalars"))
+    number = partial(TensorProto, dtype=DT_FLOAT, tensor_shape=TensorShapeProto())
+    return Summary(
+        value=[
+            Summary.Value(tag=tag, metadata=about, tensor=number(float_val=[value]))
+            for tag, value in sorted(values.items())
+        ]
     )
 
 

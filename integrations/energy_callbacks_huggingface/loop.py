@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +20,8 @@ from energy_callbacks.sensing.frameworks.device_names import device_names
 # ``say`` prints a line without disturbing the progress bar.
 say, warn = tqdm.write, logger.warning
 
+# Names in the last row of ``train``.
+_FINAL = {"train_loss", "train_runtime", "total_flos"}
 # A value in the logs is not a metric of the model if its name ends with one of these.
 _NO_METRIC = ("epoch", "_runtime", "_per_second", "total_flos", "num_input_tokens_seen")
 
@@ -147,17 +149,17 @@ class Batches:
         return full
 
 
-def is_training_row(logs: Iterable[str]) -> bool:
+def is_training_row(logs: Mapping[str, Any]) -> bool:
     """Return whether the logs describe training, not an evaluation."""
     return "loss" in logs or is_final_row(logs)
 
 
-def is_final_row(logs: Iterable[str]) -> bool:
+def is_final_row(logs: Mapping[str, Any]) -> bool:
     """Return whether the logs are the last row of ``train``.
 
     ``train_loss`` alone does not show this, because users may log it too.
     """
-    return all(name in logs for name in ("train_loss", "train_runtime", "total_flos"))
+    return logs.keys() >= _FINAL
 
 
 def metrics(logs: Mapping[str, Any]) -> dict[str, Any]:

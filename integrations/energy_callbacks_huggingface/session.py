@@ -177,8 +177,8 @@ class Session:
         """Write our figures of a row; for the arguments, see ``OtherTrainerCallbacks.write``."""
         start_s = self._now_s()
         self.others.write(logs, scalars, in_logs, state)
-        self._dashboard.row(scalars, state.global_step)
         if scalars:
+            self._dashboard.row(scalars, state.global_step)
             self._schedule.logged(self._now_s() - start_s)
 
     def pages(self, state: Any) -> Pages | None:

@@ -14,7 +14,7 @@ import keras
 
 from energy_callbacks.dashboard import Dashboard, Facts
 from energy_callbacks.meter import EnergyMeter
-from energy_callbacks.outputs import open_runs
+from energy_callbacks.outputs import open_runs, summaries
 from energy_callbacks.outputs.fault_tolerant import FaultTolerantOutput
 from energy_callbacks.outputs.tensorboard import TensorBoardOutput
 from energy_callbacks.report_process.pages import Pages
@@ -130,16 +130,16 @@ class KerasTensorBoardOutput:
         return self._tensorboard._train_writer  # noqa: SLF001
 
     def write(self, scalars: Mapping[str, float], step: int, unix_s: float) -> None:
-        """Write all scalars of a step as tensors, as Keras does."""
-        summary = self._tensorboard.summary
-        # With update_freq=n, TensorBoard's callback drops all summaries except at every n-th step.
-        with summary.record_if(True), self._writer.as_default():
-            for tag, value in sorted(scalars.items()):
-                summary.scalar(tag, value, step=step)
+        """Write all scalars of a step as tensors, as Keras does.
+
+        They are one summary: TensorFlow takes 5 ms to write 25 scalars one by one.
+        """
+        self.add(summaries.tensors(scalars), step)
 
     def add(self, summary: Any, step: int) -> None:
         """Write a ``Summary`` protocol buffer at a step."""
         tf_summary = self._tensorboard.summary
+        # With update_freq=n, TensorBoard's callback drops all summaries except at every n-th step.
         with tf_summary.record_if(True), self._writer.as_default():
             tf_summary.experimental.write_raw_pb(summary.SerializeToString(), step=step)
 

@@ -120,8 +120,11 @@ class EnergyHooks(Base):
         self._record_epoch(trainer)
         loop.plan(self._meter, trainer, self._first_step, is_epoch_start=True)
         self._loss_every = loop.loss_every(trainer)
-        rows_every = self._rows.schedule.every_n_steps or self._loss_every
-        self._steps.begin_epoch(trainer, 1 if self._meter.config.has_budget else rows_every)
+        rows = self._rows.schedule
+        if self._meter.config.has_budget:
+            self._steps.begin_epoch(trainer, 1)
+        else:
+            self._steps.begin_epoch(trainer, rows.every_n_steps or self._loss_every, rows)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

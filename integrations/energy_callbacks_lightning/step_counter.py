@@ -9,6 +9,7 @@ manual optimization it counts the steps of every optimizer.
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
 from energy_callbacks.accounting.step_marks import STEP, StepMarks
 from energy_callbacks.core.guard import Abandonable, give_up
 from energy_callbacks.meter import EnergyMeter
@@ -47,6 +48,7 @@ class LightningStepCounter:
         self._reported = 0  # optimizer steps
         self._extra = 0  # ``stepped_batches`` minus ``_reported``
         self._every = 1
+        self._rows = RowSchedule(meter.now_s)
         self._marks: StepMarks = meter._step_marks()
         self._owner: HookOwner | None = None
         self._expect(None)
@@ -83,14 +85,17 @@ class LightningStepCounter:
         self._earlier = []
         self._owner = owner
 
-    def begin_epoch(self, trainer: Any, every: int) -> None:
+    def begin_epoch(self, trainer: Any, every: int, rows: RowSchedule | None = None) -> None:
         """Read what cannot change within an epoch.
 
         Args:
             trainer: the trainer.
             every: the adapter must act at each step whose number is divisible by this.
+            rows: the adapter acts only for rows, and need not act before ``rows.next_s``; ``None``
+                if it must act at any time.
         """
         self._every = every
+        self._rows = rows or RowSchedule(self._meter.now_s)
         self._is_automatic = trainer.lightning_module.automatic_optimization
         self._progress = step_progress(trainer)
         self.check_sizes()
@@ -106,7 +111,8 @@ class LightningStepCounter:
         key = sizes.path[0] if sizes.path else None
         # One tuple: with cold caches, each attribute of an object may take 0.1 us.
         self._hot = (
-            plain, key, sizes.ndim, self._progress, marks, marks.now_s, self._extra, self._every
+            plain, key, sizes.ndim, self._progress, marks, marks.now_s, self._extra, self._every,
+            self._rows,
         )  # fmt: skip
 
     def on_train_batch_end(
@@ -119,15 +125,16 @@ class LightningStepCounter:
         """
         is_reported = False
         try:
-            plain, key, ndim, progress, marks, now_s, extra, every = self._hot
+            plain, key, ndim, progress, marks, now_s, extra, every, rows = self._hot
             if type(batch) is plain:
                 part: Any = batch if key is None else batch[key]
                 shape = part.shape
                 completed = progress.completed
                 if len(shape) == ndim and completed == self._reported + 1:
-                    marks.append((STEP, now_s(), shape[0], None, None))
+                    stepped_s = now_s()
+                    marks.append((STEP, stepped_s, shape[0], None, None))
                     self._reported = completed
-                    if (completed + extra) % every:
+                    if (completed + extra) % every or stepped_s < rows.next_s:
                         return
                     is_reported = True
         except (LookupError, TypeError, AttributeError):  # the batch has another structure
@@ -169,7 +176,7 @@ class LightningStepCounter:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the objects of a running training."""
-        return vars(self) | dict.fromkeys(("_progress", "_marks", "_owner", "_hot"))
+        return vars(self) | dict.fromkeys(("_progress", "_rows", "_marks", "_owner", "_hot"))
 
 
 def _sum(counts: Iterable[float | None]) -> float | None:

@@ -32,12 +32,14 @@ class RowSchedule:
 
     Attributes:
         every_n_steps: as above.
+        next_s: monotonic time before which no row is due; minus infinity if ``every_n_steps`` is
+            set. Hooks that run at every step compare it with a time that they have read.
     """
 
     def __init__(self, now_s: Callable[[], float], every_n_steps: int | None = None) -> None:
         self._now_s = now_s
         self.every_n_steps = every_n_steps
-        self._next_s = -math.inf
+        self.next_s = -math.inf
 
     def is_due(self, step: int, *, logs_loss: bool) -> bool:
         """Return whether a row is due at a step.
@@ -48,7 +50,7 @@ class RowSchedule:
         """
         if self.every_n_steps is not None:
             return step % self.every_n_steps == 0
-        return logs_loss and self._now_s() >= self._next_s
+        return logs_loss and self._now_s() >= self.next_s
 
     def logged(self, took_s: float = 0.0) -> None:
         """Note that a row has been logged, also if the schedule was not asked.
@@ -56,4 +58,5 @@ class RowSchedule:
         Args:
             took_s: time that the loggers took to write the row, s.
         """
-        self._next_s = self._now_s() + min(max(ROW_S, _PAUSES * took_s), _LONGEST_S)
+        if self.every_n_steps is None:
+            self.next_s = self._now_s() + min(max(ROW_S, _PAUSES * took_s), _LONGEST_S)

@@ -4,9 +4,9 @@ import math
 import reprlib
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -28,6 +28,8 @@ _Step = tuple[float, float | None, float | None, float, int, "WorkEnd | None", b
 # have a mean period with a standard error of 0.5 %, which ``sensing.estimation.beats`` assumes.
 _FEWEST_STEPS: Final = 16
 _MOST_STEPS: Final = 64
+# Integers below this number are exact as floating-point numbers.
+_MOST_INT: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,18 @@ class _WorkCount:
         self.reported += number
         if not steps:
             self.unknown_steps = 0
+
+    def add_all(self, counts: Sequence[Any], steps: Sequence[int]) -> None:
+        """Add counts as ``add`` does; those of steps with integers, or with none, all at once."""
+        whole = [count for count in counts if isinstance(count, int)]
+        is_whole = all(steps) and len(whole) == len(counts)
+        if is_whole and min(whole) >= 0 and max(whole) < _MOST_INT:
+            self.reported += sum(whole)
+        elif all(steps) and set(map(type, counts)) == {type(None)}:
+            self.unknown_steps += len(counts)
+        else:
+            for count, number in zip(counts, steps, strict=True):
+                self.add(count, number)
 
     @property
     def total(self) -> float | None:
@@ -176,28 +190,34 @@ class StepLog:
 
     def _read_events(self) -> None:
         """Find waits, and the steps to count, in the events since the last call."""
-        # There may be thousands of events per second, so this loop calls no function of Python.
-        events, new, waits = self._events, self._new, self._waits
-        while events:
-            kind, t_s, samples, tokens, end = events.popleft()
-            self._marked_s = max(self._marked_s, t_s)
+        # There may be thousands of events per second, so the loop calls no function of Python, and
+        # reads no attributes. Events that the training thread appends meanwhile are read later.
+        queued, take = len(self._events), self._events.popleft
+        self._marked_s = self.marked_s
+        new, waits = self._new, self._waits
+        stepped_s, done_s, wait_s = self._stepped_s, self._done_s, self._wait_s
+        is_paused, sees_waits = self._is_paused, self.sees_waits
+        for _ in range(queued):
+            kind, t_s, samples, tokens, end = take()
             if kind == STEP:
-                new.append((t_s, samples, tokens, self._wait_s, 1, end, self._is_paused))
-                self._stepped_s, self._done_s = t_s, None
-                self._wait_s, self._is_paused = 0.0, False
+                new.append((t_s, samples, tokens, wait_s, 1, end, is_paused))
+                stepped_s, done_s, wait_s, is_paused = t_s, None, 0.0, False
             elif kind == READY:
-                self.sees_waits = True
-                start_s = self._stepped_s if self._done_s is None else self._done_s
-                self._stepped_s = self._done_s = None
+                sees_waits = True
+                start_s = stepped_s if done_s is None else done_s
+                stepped_s = done_s = None
                 if start_s is not None and t_s > start_s:
-                    self._wait_s += t_s - start_s
-                    waits.extend((start_s, t_s))
-            elif kind == DONE or (kind == FETCH and self._done_s is None):
-                self._done_s = t_s
+                    wait_s += t_s - start_s
+                    waits.append(start_s)
+                    waits.append(t_s)
+            elif kind == DONE or (kind == FETCH and done_s is None):
+                done_s = t_s
             elif kind == _COUNTS:
                 new.append((t_s, samples, tokens, 0.0, 0, None, False))
             elif kind == _PAUSE:
-                self._stepped_s, self._done_s, self._is_paused = None, None, True
+                stepped_s, done_s, is_paused = None, None, True
+        self._stepped_s, self._done_s, self._wait_s = stepped_s, done_s, wait_s
+        self._is_paused, self.sees_waits = is_paused, sees_waits
 
     def take_waits(self, now_s: float) -> tuple[Array, float]:
         """Return the waits that ended since the last call, and the time up to which all are known.
@@ -216,24 +236,28 @@ class StepLog:
         self._read_events()
         before, new, durations_s = self.tally, self._new, self._durations_s
         t_s, t_error_s, count, wait_s = before.t_s, before.t_error_s, before.steps, before.wait_s
-        add_samples, add_tokens = self._samples.add, self._tokens.add
-        while new:
-            marked_s, samples, tokens, waited_s, steps, end, is_first = new[0]
+        ended = 0
+        for marked_s, _, _, waited_s, steps, end, is_first in new:
             ended_s = end.end_s if end else marked_s
             if ended_s is None or ended_s > until_s:
                 break
-            new.popleft()
-            add_samples(samples, steps)
-            add_tokens(tokens, steps)
+            ended += 1
             if steps:
-                if not is_first and ended_s > t_s:
-                    durations_s.append(ended_s - t_s)
-                # A step without an event has the time when it was queued. At that time, the device
-                # may not have finished the step before it, so ``ended_s`` may be before ``t_s``.
-                t_s = max(t_s, ended_s)
+                if ended_s > t_s:
+                    if not is_first:
+                        durations_s.append(ended_s - t_s)
+                    # A step without an event has the time when it was queued. At that time, the
+                    # device may not have finished the step before it, so ``ended_s`` may be before
+                    # ``t_s``.
+                    t_s = ended_s
                 t_error_s = end.error_s if end else None
                 count += steps
                 wait_s += waited_s
+        if ended:
+            columns = zip(*(new.popleft() for _ in range(ended)), strict=True)
+            _, samples, tokens, _, numbers, *_ = columns
+            self._samples.add_all(samples, numbers)
+            self._tokens.add_all(tokens, numbers)
         self.tally = StepCounts(
             t_s=t_s,
             t_error_s=t_error_s,

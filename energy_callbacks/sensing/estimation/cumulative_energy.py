@@ -175,17 +175,21 @@ class CumulativeEnergy(BoundedColumns):
         """Return the row interpolated at ``t_s``.
 
         Before the first knot and after the last knot, C is constant. EDGE of the returned row
-        includes the variance that INSIDE describes.
+        includes the variance that INSIDE describes. BEND, JUMP and INSIDE are those of the interval
+        around ``t_s``.
         """
         after = min(int(self.column(T).searchsorted(t_s)), len(self) - 1)
         right = self.row(after)
         if not after or t_s >= right[T]:
             right[T] = t_s
             return right
-        left = self.row(after - 1)
+        left = [column.item(after - 1) for column in self._table[: POINT + 1]]
         width_s = right[T] - left[T]
         share = (t_s - left[T]) / width_s
-        row = [low + (high - low) * share for low, high in zip(left, right, strict=True)]
+        row = right.copy()
+        for index in range(ENERGY, UNSEEN + 1):
+            low = left[index]
+            row[index] = low + (right[index] - low) * share
         bow = share * (1.0 - share)
         jump_at = right[JUMP]
         # C is a parabola through the two knots if power is linear, and two lines if it jumps.
@@ -193,7 +197,6 @@ class CumulativeEnergy(BoundedColumns):
         row[ENERGY] -= right[BEND] * width_s * bent
         row[POINT] = max(left[POINT], right[POINT])
         row[EDGE] = right[EDGE] + right[INSIDE] ** 2 * bow
-        row[METHOD] = right[METHOD]
         row[T] = t_s
         return row
 

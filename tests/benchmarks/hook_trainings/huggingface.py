@@ -31,6 +31,7 @@ class Model(torch.nn.Module):
 
 def train(times: HookTimer, *, steps: int, every: int | None) -> None:
     """Train; see ``tests.benchmarks.hook_trainings``."""
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,

@@ -22,6 +22,10 @@ BATCH, FEATURES, BATCHES = 32, 64, 200
 
 def train(times: HookTimer, *, steps: int, every: int | None) -> None:
     """Train; see ``tests.benchmarks.hook_trainings``. By default there is a row per epoch."""
+    if keras.config.backend() == "torch":
+        import torch
+
+        torch.set_num_threads(1)
     model = keras.Sequential(
         [
             keras.Input((FEATURES,)),

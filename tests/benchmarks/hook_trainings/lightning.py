@@ -39,6 +39,7 @@ class Model(pl.LightningModule):
 
 def train(times: HookTimer, *, steps: int, every: int | None) -> None:
     """Train; see ``tests.benchmarks.hook_trainings``."""
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         callback = callback_of(times, every, Path(folder) / "energy")
         logger = TensorBoardLogger(folder)

@@ -17,8 +17,10 @@ import torch
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from energy_callbacks import EnergyMeter
+from energy_callbacks.accounting.metrics.row_schedule import RowSchedule
 from energy_callbacks.accounting.step_marks import STEP, Event, StepMarks
 from energy_callbacks.lightning import GpuEnergyCallback
+from energy_callbacks.testing import FakeClock
 from energy_callbacks_lightning.step_counter import LightningStepCounter
 
 
@@ -176,6 +178,22 @@ def test_a_plain_batch_calls_no_function_of_this_package() -> None:
     training.batch([rows(4), rows(4)])
     sys.setprofile(None)
     assert called == ["on_train_batch_end"]
+
+
+def test_plain_batches_act_only_when_a_row_may_be_due() -> None:
+    """At a step of the loss within a second after a row, the callback has nothing to do."""
+    training, clock = Training(), FakeClock(start_s=time.monotonic())
+    schedule = RowSchedule(clock.monotonic_s)
+    training.counter.begin_epoch(training.trainer, 2, schedule)
+    training.batch(rows(3))
+    training.batch(rows(3))
+    schedule.logged(took_s=3600.0)
+    for _ in range(4):
+        training.batch(rows(3))
+    schedule.next_s = time.monotonic()
+    training.batch(rows(3))
+    training.batch(rows(3))
+    assert training.acted == [2, 8]
 
 
 @pytest.mark.parametrize("batch", [rows(3), [rows(3), rows(3)], {"x": rows(3)}])
