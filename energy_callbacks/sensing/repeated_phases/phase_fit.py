@@ -209,10 +209,10 @@ def _in_proportion(sums: PhaseSums) -> PhaseEnergies:
     """Return energies that are divided in proportion to time."""
     nothing = np.zeros(sums.count)
     return PhaseEnergies(
-        energy_j=sums.rates[0],
+        energy_j=sums.proportional_j,
         stderr_j=nothing,
         edge_j=nothing,
-        duration_s=sums.durations_s[0],
+        duration_s=sums.no_delay @ sums.durations_s,
         unexplained=np.ones(sums.count),
         shows_edges=False,
     )
@@ -258,14 +258,13 @@ def _with_seldom(fit: _Fit, found: PhaseEnergies) -> PhaseEnergies:
 
     The delays of other edges may not apply to them: when a training begins, the host has queued
     nothing, so the device is not behind. Their intervals include the energy between the host's
-    edges, and the noise of all changes of power.
+    edges, also if intervals with an edge are divided in proportion to time.
     """
     changes = fit.sums.changes
     is_seldom = changes.sum(axis=0) + changes.sum(axis=1) <= _SELDOM
-    on_host_j = fit.sums.on_host_j(fit.fits.levels_w[[fit.fits.best]])[0]
-    moved_j = np.abs(found.energy_j - on_host_j) * is_seldom
-    unexplained = np.where(is_seldom, 1.0, found.unexplained)
-    return replace(found, edge_j=found.edge_j + moved_j, unexplained=unexplained)
+    on_host_j = fit.sums.on_host_j(fit.fits.levels_w[[fit.fits.best]])[0], fit.sums.proportional_j
+    moved_j = np.abs(found.energy_j - on_host_j).max(axis=0) * is_seldom
+    return replace(found, edge_j=found.edge_j + moved_j)
 
 
 def _ridge_s(sums: PhaseSums, noise: float) -> float:

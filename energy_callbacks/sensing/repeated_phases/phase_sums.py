@@ -202,6 +202,12 @@ class PhaseSums(GridSums):
         weights: Array = np.eye(len(self._delays_s))[np.abs(self._delays_s).argmin()]
         return weights
 
+    @property
+    def proportional_j(self) -> Array:
+        """Energies between the host's edges, divided in proportion to time, J, (P,)."""
+        energies_j: Array = self.no_delay @ self.rates
+        return energies_j
+
     def on_host_j(self, levels_w: Array) -> Array:
         """Return the energies of the phases between the host's edges, J, (n, P).
 

@@ -60,11 +60,11 @@ def found(training: str, spans: Sequence[PhaseSpan]) -> dict[str, Energy]:
 def on_host_j(training: str, spans: Sequence[PhaseSpan]) -> dict[str, float]:
     """The energies between the host's edges, from the power samples alone."""
     power = [r for r in recorded(training)[1] if r.channel.quantity == "power"]
-    t_s = np.arange(spans[0].start_s, spans[-1].end_s, 1e-3)
+    t_s = np.arange(spans[0].start_s, spans[-1].end_s, 1e-4)
     # A sample is a mean of the 20 ms before it.
     power_w = np.interp(t_s + 0.01, [r.t_s for r in power], [r.value for r in power])
     places = np.searchsorted([span.start_s for span in spans], t_s, side="right") - 1
-    sums_j = np.bincount(places, power_w * 1e-3, len(spans))
+    sums_j = np.bincount(places, power_w * 1e-4, len(spans))
     names = {span.name for span in spans}
     return {n: sum(j for s, j in zip(spans, sums_j, strict=True) if s.name == n) for n in names}
 
