@@ -54,11 +54,13 @@ That of an H200 was measured as 8 to 20 ms instead of 15 ms (docs/h200.md).
 _RESPONSE_STEP: Final = 0.33
 _BLURS_S: Final = np.array([0.0, 0.015, 0.035, 0.07, 0.12])
 # Before any reading, delays and blurs are taken as exponentially distributed with these means, s.
-# What is left of a measured delay are the lag of the sensor and the start of the first kernel.
+# What is left of a measured delay are the lag of the sensor and the start of the first kernel. It is
+# at most _MEASURED_LAST_S: a later change of power is not the edge, but a part of the phase.
 _TYPICAL_DELAY_S: Final = 0.1
 _TYPICAL_BLUR_S: Final = 0.04
 _MEASURED_DELAY_S: Final = 0.005
 _MEASURED_BLUR_S: Final = 0.002
+_MEASURED_LAST_S: Final = 0.02
 # A device does not change before its host. Edges seem to be earlier by at most this, s, if the lag
 # of the sensor is smaller than assumed. This limits the differences between delays.
 _EARLY_S: Final = 0.02
@@ -114,7 +116,7 @@ class Candidates:
     @property
     def longest_blur_s(self) -> Array:
         """Largest width that may be in truth, (n,): infinite if the grid ends where it would be."""
-        is_cut = self.delay_s + self.blur_s / 2.0 > _LAST_S - _BORDER_S
+        is_cut = self.delay_s + self.blur_s / 2.0 > _LAST_S - _BORDER_S  # not if it is measured
         return np.where(is_cut, np.inf, self.blur_s)
 
     @property
@@ -201,7 +203,8 @@ class Candidates:
     def possible(self) -> "Candidates":
         """Return the candidates without impossible ones."""
         limit_s = np.minimum(2.0 * (self.delay_s + _EARLY_S), self.shortest_s)
-        is_inside = (self.delay_s >= _FIRST_S) & (self.delay_s + self.blur_s / 2 <= _LAST_S)
+        last_s = _MEASURED_LAST_S if self.is_measured else _LAST_S
+        is_inside = (self.delay_s >= _FIRST_S) & (self.delay_s + self.blur_s / 2 <= last_s)
         margin = _RESPONSE_STEP / 3.0
         is_inside &= self.response >= _RESPONSES[0] - margin
         is_inside &= self.response <= _RESPONSES[-1] + margin

@@ -226,7 +226,7 @@ def _with_kinds(fit: _Fit, equal: PhaseEnergies) -> PhaseEnergies:
         equal: their result.
     """
     kinds = None
-    left_s = _left_j(fit, (_SUSPECT, _INSIGNIFICANT)) / _jumps_w(fit)
+    left_s = _left_j(fit, fit.left_j, (_SUSPECT, _INSIGNIFICANT)) / _jumps_w(fit)
     suspect_s, late_s = np.maximum(left_s - _PLACE_S, 0.0)
     if suspect_s.any():
         kinds = fit_kinds(fit.sums, fit.recent, fit.exposed, fit.noise.at_edges + fit.place)
@@ -244,10 +244,11 @@ def _with_measured(fit: _Fit, found: PhaseEnergies) -> PhaseEnergies:
     """Return the result for measured delays, with the errors of the few edges without one.
 
     What is left at an edge is not a delay, but power that changes slowly or late, such as that of a
-    device which waits for the first batch. Where an interval contains the edge, at most this energy
-    is in the wrong phase.
+    device which waits for the first batch. In intervals with an edge, at most this energy is in the
+    wrong phase.
     """
-    (left_j,) = _left_j(fit, (_INSIGNIFICANT,), beyond_s=(0.0,))
+    mixed_j = fit.left_j * _is_mixed(fit.recent, fit.exposed)
+    (left_j,) = _left_j(fit, mixed_j, (_INSIGNIFICANT,), beyond_s=(0.0,))
     left_j = fit.sums.changes * left_j
     shifted_j = _shifted_j(fit, fit.sums.undated, fit.sums.longest_delay_s)
     return replace(found, edge_j=found.edge_j + left_j.sum(axis=0) + left_j.sum(axis=1) + shifted_j)
@@ -297,7 +298,7 @@ def _noise(sums: PhaseSums, recent: RecentIntervals, exposed: Array, left_j: Arr
     densities = np.array([_density(recent, exposed, left_j, merge) for merge in _MERGED])
     densities = np.maximum(densities, least)
     lasting = densities.max(axis=0)
-    is_mixed = exposed.max(axis=0) < (1.0 - _MIXED) * recent.width_s
+    is_mixed = _is_mixed(recent, exposed)
     mixed_j2 = left_j[is_mixed] ** 2
     mixed = float((mixed_j2 / recent.width_s[is_mixed]).sum()) / max(len(mixed_j2), 1)
     by_edges_j2 = max(float(mixed_j2.sum()) - _of_power_j2(recent, exposed, left_j, is_mixed), 0.0)
@@ -324,6 +325,12 @@ def _of_power_j2(
     phase = exposed[:, is_far].argmax(axis=0)
     sums_w2, counts = (np.bincount(phase, one, len(exposed)) for one in (left_w2, None))
     return float((sums_w2 / np.maximum(counts, 1.0)) @ (exposed[:, is_mixed] ** 2).sum(axis=1))
+
+
+def _is_mixed(recent: RecentIntervals, exposed: Array) -> NDArray[np.bool_]:
+    """Return whether each interval has an edge inside, or shows one by the sensor's response."""
+    is_mixed: NDArray[np.bool_] = exposed.max(axis=0) < (1.0 - _MIXED) * recent.width_s
+    return is_mixed
 
 
 def _density(recent: RecentIntervals, exposed: Array, left_j: Array, merge: int) -> Array:
@@ -445,13 +452,16 @@ def _jitter_of(levels_w: Array, blur_s: Array, fit: _Fit) -> Array:
     return jitter
 
 
-def _left_j(fit: _Fit, errors: Sequence[float], beyond_s: Sequence[float] = BEYOND_S) -> Array:
+def _left_j(
+    fit: _Fit, left_j: Array, errors: Sequence[float], beyond_s: Sequence[float] = BEYOND_S
+) -> Array:
     """Return the mean energy that is left at an edge of each kind, (E, P, P).
 
     See ``edge_residuals``.
 
     Args:
         fit: the fit.
+        left_j: energy that is left in each interval, (N,).
         errors: E numbers of standard errors by which this energy is reduced.
         beyond_s: times beyond the range of the device's edges.
     """
@@ -462,7 +472,7 @@ def _left_j(fit: _Fit, errors: Sequence[float], beyond_s: Sequence[float] = BEYO
     return left_at_edges_j(
         fit.recent,
         fit.sums.exposures,
-        fit.left_j,
+        left_j,
         delay_s,
         half_s,
         errors=errors,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -554,6 +554,19 @@ def test_delays_that_were_not_measured_are_estimated(key: str, share: float) -> 
     """On other devices, and if no event was recorded: as wide as the delays vary."""
     followed = late_training(REPEATED, key, *late(REPEATED, share))
     check(followed.run(REPEATED.edges_s[-1])[key], REPEATED, 0.15)
+
+
+def test_power_that_changes_inside_a_phase_is_no_delay_if_delays_are_measured() -> None:
+    """The GPU rests for 0.2 s after each validation, until the host queues the next work."""
+    parts = [("train", 1.0), ("validation", 0.5), ("slow start", 0.2)] * 40
+    load = Load(
+        [*parts, ("train", 1.0)], {"train": 400.0, "validation": 100.0, "slow start": 100.0}
+    )
+    spans, edges = late(load)
+    spans = [replace(s, name="train") if s.name == "slow start" else s for s in spans]
+    found = late_training(load, "gpu0", spans, edges).run(load.edges_s[-1])["gpu0"]["validation"]
+    assert abs(found.energy_j - load.true_j("validation")) <= found.error_j
+    assert found.error_j <= 0.3 * found.energy_j
 
 
 def test_phases_that_the_gpu_has_not_reached_have_no_energy() -> None:
