@@ -31,7 +31,7 @@ from tests.benchmarks import bars
 from tests.benchmarks.common import random_windows
 from tests.benchmarks.common.coverage import FEWEST, IntervalCell, bars_of
 from tests.benchmarks.common.phase_cells import HEAD, judged_cells, row
-from tests.benchmarks.common.phase_design import NAMED, design
+from tests.benchmarks.common.phase_design import DATED, NAMED, design
 from tests.benchmarks.common.runs import measured_all
 
 SEEDS, QUICK_SEEDS = 20, 3
@@ -52,7 +52,7 @@ def windows(*, is_quick: bool) -> tuple[list[IntervalCell], list[IntervalCell]]:
 
 def phases(*, is_quick: bool) -> Iterator[IntervalCell]:
     """Yield the cells of phases, and print a row for each."""
-    cells = NAMED if is_quick else NAMED | design()
+    cells = NAMED if is_quick else NAMED | design() | DATED
     print(f"phases, {RUNS} trainings each\n{HEAD}")
     for parts, runs in judged_cells(cells, RUNS):
         print(row(parts, runs, 2 * len(cells)), flush=True)

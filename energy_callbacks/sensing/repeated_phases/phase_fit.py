@@ -9,15 +9,17 @@ together::
     e_k      energy of interval k
     M_pq     sum over k of x_kp x_kq / w_k
     b_p      sum over k of x_kp e_k / w_k: the energy of phase p if divided in proportion to time
-    T_p      sum over k of x_kp: duration of phase p
+    T_p      sum over k of x_kp
+    D_p      duration of phase p
 
 If power is P_p in phase p plus white noise, the weighted least-squares fit is M P = b. The
 difference between an interval and the fit is divided in proportion to time. The energies of the
 phases are then::
 
-    E = b + (T - M) P           (T as a diagonal matrix)
+    E = b + (D - M) P + c D     (the first D as a diagonal matrix)
 
-They sum to the same total as b, because the columns of M sum to T.
+With a counter, T is D. The exposures of power samples to a phase sum to its duration only on
+average. The power c is the same in all phases, so that the energies sum to the same total as b.
 
 The delays of the device behind the host's edges and the response of the sensor are not known. The
 result is the mean over many candidates (``edge_delays``), weighted by their likelihood. Its

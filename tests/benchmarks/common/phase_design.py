@@ -63,6 +63,27 @@ NAMED: Final[dict[str, PhaseCell]] = {
     "RAPL": PhaseCell(sensor="RAPL", validation_s=0.3, repeats=20, length_spread=0.03),
 }
 
+# Cells of full runs in which CUDA events measure the edges, of a host that is far ahead by times
+# that vary.
+_DATED: Final = tuple(
+    PhaseCell(
+        sensor=sensor,
+        validation_s=validation_s,
+        repeats=repeats,
+        load=load,
+        delay_s=0.12,
+        is_delay_jittered=True,
+        length_spread=0.03,
+        is_dated=True,
+    )
+    for sensor, validation_s, repeats in (
+        ("H200", 0.03, 60), ("H200", 0.3, 20), ("H200 other", 0.06, 60), ("A100", 0.3, 20),
+        ("V100", 0.06, 60), ("RTX 30xx", 0.7, 20),
+    )
+    for load in FACTORS["load"]
+)  # fmt: skip
+DATED: Final = {cell.name: cell for cell in _DATED}
+
 # For fitting: factors of lengths and delays, time between the steps of a staircase, and power.
 _FIT_LENGTHS, _FIT_DELAYS, _FIT_STAIR_S = 1.13, 0.77, 0.085
 _FIT_LEVELS_W: Final = (("idle", 70.0), ("train", 330.0), ("validation", 130.0))
