@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # A moment that is known less accurately, s, counts as not measured: the finest step of the delays
 # that ``edge_delays`` tries.
 _MOST_ERROR_S: Final = 0.0025
+# Changes of phase that are known at most, if nobody calls ``forget``.
+_MOST_KNOWN: Final = 100_000
 
 
 class DeviceEdges:
@@ -46,6 +48,8 @@ class DeviceEdges:
         while self._marked:
             t_s, end = self._marked.popleft()
             self._known[t_s] = end
+            if len(self._known) > _MOST_KNOWN:
+                del self._known[next(iter(self._known))]
 
     def close(self) -> None:
         """Determine the moments that the GPU has reached, and release all events."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from energy_callbacks.accounting import device_edges
 from energy_callbacks.accounting.device_edges import DeviceEdges
 from energy_callbacks.core.records import Device
 from energy_callbacks.sensing.frameworks.work_ends import WorkEnds
@@ -97,6 +98,17 @@ def test_old_changes_are_forgotten() -> None:
     bench.edges.forget(new_s)
     assert math.isnan(bench.edges.delay_s(old_s))
     assert bench.edges.delay_s(new_s) == pytest.approx(0.1, abs=1e-3)
+
+
+def test_changes_that_nobody_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If energies of phases were given up, for example: only the newest are known."""
+    monkeypatch.setattr(device_edges, "_MOST_KNOWN", 3)
+    bench = Bench()
+    edges_s = []
+    for _ in range(5):
+        edges_s.append(bench.change())
+        bench.clock.advance(1.0)
+    assert [math.isnan(delay_s) for delay_s in bench.delays_s(*edges_s)] == [True] * 2 + [False] * 3
 
 
 def test_events_are_those_of_one_gpu() -> None:

@@ -54,8 +54,8 @@ That of an H200 was measured as 8 to 20 ms instead of 15 ms (docs/h200.md).
 _RESPONSE_STEP: Final = 0.33
 _BLURS_S: Final = np.array([0.0, 0.015, 0.035, 0.07, 0.12])
 # Before any reading, delays and blurs are taken as exponentially distributed with these means, s.
-# What is left of a measured delay are the lag of the sensor and the start of the first kernel. It is
-# at most _MEASURED_LAST_S: a later change of power is not the edge, but a part of the phase.
+# What is left of a measured delay are the lag of the sensor and the start of the first kernel, at
+# most _MEASURED_LAST_S: a later change of power is not the edge, but a part of the phase.
 _TYPICAL_DELAY_S: Final = 0.1
 _TYPICAL_BLUR_S: Final = 0.04
 _MEASURED_DELAY_S: Final = 0.005
@@ -116,7 +116,7 @@ class Candidates:
     @property
     def longest_blur_s(self) -> Array:
         """Largest width that may be in truth, (n,): infinite if the grid ends where it would be."""
-        is_cut = self.delay_s + self.blur_s / 2.0 > _LAST_S - _BORDER_S  # not if it is measured
+        is_cut = self.delay_s + self.blur_s / 2.0 > _LAST_S - _BORDER_S
         return np.where(is_cut, np.inf, self.blur_s)
 
     @property

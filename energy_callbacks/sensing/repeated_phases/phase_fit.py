@@ -40,21 +40,18 @@ from energy_callbacks.sensing.estimation.series import Array
 from energy_callbacks.sensing.repeated_phases.edge_delays import Candidates, coarse
 from energy_callbacks.sensing.repeated_phases.edge_kinds import fit_kinds
 from energy_callbacks.sensing.repeated_phases.edge_residuals import BEYOND_S, left_at_edges_j
+from energy_callbacks.sensing.repeated_phases.fit_noise import (
+    Noise,
+    is_mixed,
+    noise_of,
+    unexplained,
+)
 from energy_callbacks.sensing.repeated_phases.grid_sums import LEAST_RIDGE_S, Fits, mixing
 from energy_callbacks.sensing.repeated_phases.phase_sums import PhaseSums
 from energy_callbacks.sensing.repeated_phases.recent_intervals import RecentIntervals
 
-# Numbers of intervals that are merged to measure noise that is correlated between intervals.
-_MERGED: Final = (1, 4, 16)
-# Index into _MERGED: at an edge, about four intervals are mixed.
-_NEARBY: Final = 1
 # Power of a phase before any reading: the mean power, with a standard deviation of this share.
 _PRIOR_SHARE: Final = 1.0
-# An interval is mixed if at least this share of it is outside of its main phase.
-_MIXED: Final = 0.02
-# What is left in the mixed intervals of an edge has the same sign if the edge is early or late, so
-# the square of its sum is larger than the sum of its squares by about this factor.
-_ALIKE: Final = 2.0
 # A late edge moves energy between two phases: that of the lower power, and this share of the
 # difference. The rest of the difference is divided correctly. (Fitted: 0.5 to 1 are possible.)
 _MOVED_SHARE: Final = 0.75
@@ -66,8 +63,6 @@ _PLACE_S: Final = 6e-5
 # several edges: they explain a misfit that is larger by this number times the square of the width
 # of an interval, divided by the lengths of the two phases. Fitted.
 _CROWDED: Final = 16.0
-# Noise that is assumed at least, as a share of the mean power in an interval: readings are rounded.
-_LEAST_NOISE: Final = 0.001
 # Error of energies for unequal delays, as a share of their difference from those for equal ones.
 _UNEQUAL_SHARE: Final = 0.1
 # The mean energy left at a kind of edge widens the interval as far as it exceeds this many standard
@@ -111,30 +106,6 @@ class PhaseEnergies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Noise:
-    """Spectral densities of what the best fit leaves of the power, J^2/s.
-
-    Attributes:
-        by_phase: density in each phase, (P,).
-        roughness: share of it that is seen in single intervals, (P,): 1 for white noise, less for
-            power that changes slowly.
-        at_edges: density in the few intervals around an edge.
-        at_edge_j2: mean square of the energy that is left at an edge, and that power which varies
-            inside of the phases does not explain, J^2.
-    """
-
-    by_phase: Array
-    roughness: Array
-    at_edges: float
-    at_edge_j2: float
-
-    @property
-    def highest(self) -> float:
-        """The highest of the densities."""
-        return float(max(self.by_phase.max(), self.at_edges))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Fit:
     """Candidates, and the best of them in the N newest intervals.
 
@@ -154,7 +125,7 @@ class _Fit:
     fits: Fits
     exposed: Array
     left_j: Array
-    noise: _Noise
+    noise: Noise
 
     @property
     def place(self) -> float:
@@ -249,7 +220,7 @@ def _with_measured(fit: _Fit, found: PhaseEnergies) -> PhaseEnergies:
     device which waits for the first batch. In intervals with an edge, at most this energy is in the
     wrong phase.
     """
-    mixed_j = fit.left_j * _is_mixed(fit.recent, fit.exposed)
+    mixed_j = fit.left_j * is_mixed(fit.recent, fit.exposed)
     (left_j,) = _left_j(fit, mixed_j, (_INSIGNIFICANT,), beyond_s=(0.0,))
     left_j = fit.sums.changes * left_j
     shifted_j = _shifted_j(fit, fit.sums.undated, fit.sums.longest_delay_s)
@@ -290,60 +261,8 @@ def _fit(sums: PhaseSums, recent: RecentIntervals, candidates: Candidates, noise
         fits=fits,
         exposed=exposed,
         left_j=left_j,
-        noise=_noise(sums, recent, exposed, left_j),
+        noise=noise_of(sums, recent, exposed, left_j),
     )
-
-
-def _noise(sums: PhaseSums, recent: RecentIntervals, exposed: Array, left_j: Array) -> _Noise:
-    """Return the noise of intervals with these exposures, from what is left of their energy."""
-    least = (_LEAST_NOISE * sums.mean_w) ** 2 * sums.mean_width_s
-    densities = np.array([_density(recent, exposed, left_j, merge) for merge in _MERGED])
-    densities = np.maximum(densities, least)
-    lasting = densities.max(axis=0)
-    is_mixed = _is_mixed(recent, exposed)
-    mixed_j2 = left_j[is_mixed] ** 2
-    mixed = float((mixed_j2 / recent.width_s[is_mixed]).sum()) / max(len(mixed_j2), 1)
-    by_edges_j2 = max(float(mixed_j2.sum()) - _of_power_j2(recent, exposed, left_j, is_mixed), 0.0)
-    return _Noise(
-        by_phase=lasting,
-        roughness=densities[0] / lasting,
-        at_edges=max(mixed, float(densities[_NEARBY].max())),
-        at_edge_j2=_ALIKE * by_edges_j2 / max(recent.changes.sum(), 1.0),
-    )
-
-
-def _of_power_j2(
-    recent: RecentIntervals, exposed: Array, left_j: Array, is_mixed: NDArray[np.bool_]
-) -> float:
-    """Return the sum of squares that varying power leaves in mixed intervals at least, J^2.
-
-    It is known from intervals that are not even next to an edge, whose place may be wrong: power
-    varies by as much near edges as elsewhere.
-    """
-    is_far = ~is_mixed
-    is_far[1:] &= ~is_mixed[:-1]
-    is_far[:-1] &= ~is_mixed[1:]
-    left_w2 = (left_j[is_far] / recent.width_s[is_far]) ** 2
-    phase = exposed[:, is_far].argmax(axis=0)
-    sums_w2, counts = (np.bincount(phase, one, len(exposed)) for one in (left_w2, None))
-    return float((sums_w2 / np.maximum(counts, 1.0)) @ (exposed[:, is_mixed] ** 2).sum(axis=1))
-
-
-def _is_mixed(recent: RecentIntervals, exposed: Array) -> NDArray[np.bool_]:
-    """Return whether each interval has an edge inside, or shows one by the sensor's response."""
-    is_mixed: NDArray[np.bool_] = exposed.max(axis=0) < (1.0 - _MIXED) * recent.width_s
-    return is_mixed
-
-
-def _density(recent: RecentIntervals, exposed: Array, left_j: Array, merge: int) -> Array:
-    """Return the mean square per second of what is left in merged intervals, by phase, (P,)."""
-    yield_if_due()
-    starts = (recent.place % merge == 0).nonzero()[0]
-    wide_s = np.add.reduceat(recent.width_s, starts)
-    shares = np.abs(np.add.reduceat(exposed, starts, axis=1)) / wide_s
-    squares = np.add.reduceat(left_j, starts) ** 2 / wide_s
-    density: Array = shares @ squares / np.maximum(shares.sum(axis=1), 1e-9)
-    return density
 
 
 def _averaged(fit: _Fit) -> PhaseEnergies:
@@ -360,26 +279,8 @@ def _averaged(fit: _Fit) -> PhaseEnergies:
         stderr_j=np.sqrt(weights[likely] @ variances),
         edge_j=np.hypot(NORMAL_95 * np.sqrt(weights @ (energy_j - mean_j) ** 2), _place_j(fit)),
         duration_s=weights @ fit.fits.durations_s,
-        unexplained=_unexplained(fit),
+        unexplained=unexplained(fit.sums, fit.recent, fit.exposed, fit.left_j),
     )
-
-
-def _unexplained(fit: _Fit) -> Array:
-    """Return ``PhaseEnergies.unexplained`` of the best candidate in the newest intervals, (P,).
-
-    If values are read at times unrelated to their updates, exposures are only known in the mean.
-    """
-    if not fit.sums.is_synchronous:
-        return np.ones(fit.sums.count)
-    recent = fit.recent
-    used = (recent.place[1:] > 0) & ~recent.is_exact[1:]
-    changes_w, left_w = (
-        np.diff(energy_j / recent.width_s)[used] ** 2 for energy_j in (recent.energy_j, fit.left_j)
-    )
-    in_phase = (np.abs(fit.exposed) / recent.width_s)[:, 1:][:, used]
-    left, changes = in_phase @ left_w, in_phase @ changes_w
-    shares: Array = np.where(left < changes, left / np.maximum(changes, 1e-9), 1.0)
-    return shares
 
 
 def _place_j(fit: _Fit) -> Array:
