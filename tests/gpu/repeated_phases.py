@@ -1,6 +1,6 @@
 """Compares the energy of repeated phases with long runs of the same loads on a real GPU.
 
-``python -m tests.gpu.repeated_phases --out DIR [--json FILE] [--quick]`` (about 7 minutes of one
+``python -m tests.gpu.repeated_phases --out DIR [--json FILE] [--quick]`` (about 9 minutes of one
 GPU): phases ``train`` and ``validation`` follow each other 40 times, one with matrix products and
 the other at rest, with validations of 50 ms to 1 s. The energy that the report states for each
 phase is compared with the power of the same load in long runs, times the time that the load took on

@@ -166,10 +166,11 @@ class Lab(Protocol):
     def read(self, folder: Path) -> Rows:
         """Return the rows (step, value) of our own event file in a folder, by tag."""
 
-    def scalar_writer(self) -> tuple[Any, str]:
-        """Return the owner and the name of the function that writes a scalar to TensorBoard.
+    def scalar_writers(self) -> tuple[tuple[Any, str], ...]:
+        """Return owner and name of each function that writes scalars to TensorBoard.
 
-        It is called for each scalar of the user's TensorBoard run, with the tag as first text.
+        It is called for each scalar of the user's TensorBoard run, with the tag as first text, or
+        for each row, with a serialized ``Summary``.
         """
 
 

@@ -6,9 +6,10 @@ so that the framework's own rows are those of a training without the callback.
 
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
+from tensorboard.compat.proto.summary_pb2 import Summary
 
 from energy_callbacks.accounting.metrics.tags import OWN_TAGS
 from tests.integrations.contract.lab import POWER_W, STEP_S, Bench, Plan, Training
@@ -27,14 +28,28 @@ def watch_writer(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, before: Callable[[str], object]
 ) -> None:
     """Call a function with the tag of each scalar before the user's logger writes it."""
-    owner, name = bench.lab.scalar_writer()
-    write = getattr(owner, name)
+    for owner, name in bench.lab.scalar_writers():
+        monkeypatch.setattr(owner, name, _watched(getattr(owner, name), before))
 
+
+def _watched(
+    write: Callable[..., object], before: Callable[[str], object]
+) -> Callable[..., object]:
     def watched(*args: object, **kwargs: object) -> object:
-        before(next(one for one in args if isinstance(one, str)))
+        for tag in _tags(args):
+            before(tag)
         return write(*args, **kwargs)
 
-    monkeypatch.setattr(owner, name, watched)
+    return watched
+
+
+def _tags(args: Sequence[object]) -> list[str]:
+    for one in args:
+        if isinstance(one, str):
+            return [one]
+        if isinstance(one, bytes):
+            return [value.tag for value in Summary.FromString(one).value]
+    raise AssertionError(args)
 
 
 def assert_same(training: Training, without_us: Training) -> None:

@@ -225,7 +225,7 @@ class HuggingFaceLab:
     def read(self, folder: Path) -> Rows:
         return scalars(folder)
 
-    def scalar_writer(self) -> tuple[Any, str]:
+    def scalar_writers(self) -> tuple[tuple[Any, str], ...]:
         from torch.utils.tensorboard import SummaryWriter
 
-        return SummaryWriter, "add_scalar"
+        return ((SummaryWriter, "add_scalar"),)

@@ -238,7 +238,7 @@ class KerasLab:
     def read(self, folder: Path) -> Rows:
         return scalars(folder)
 
-    def scalar_writer(self) -> tuple[Any, str]:
+    def scalar_writers(self) -> tuple[tuple[Any, str], ...]:
         import tensorflow as tf
 
-        return tf.summary, "scalar"
+        return (tf.summary, "scalar"), (tf.summary.experimental, "write_raw_pb")
