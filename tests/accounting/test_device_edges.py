@@ -100,6 +100,15 @@ def test_old_changes_are_forgotten() -> None:
     assert bench.edges.delay_s(new_s) == pytest.approx(0.1, abs=1e-3)
 
 
+def test_phases_that_change_too_often_have_no_events() -> None:
+    """A phase for each step of 5 ms would cost 1 % of the time: 50 per second are recorded."""
+    bench = Bench()
+    for _ in range(2000):
+        bench.edges.mark(bench.clock.monotonic_s())
+        bench.clock.advance(0.005)
+    assert bench.ends.marked == pytest.approx(10.0 * 50 + 100, abs=2)
+
+
 def test_changes_that_nobody_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """If energies of phases were given up, for example: only the newest are known."""
     monkeypatch.setattr(device_edges, "_MOST_KNOWN", 3)
