@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 # A moment that is known less accurately, s, counts as not measured: the finest step of the delays
 # that ``edge_delays`` tries.
 _MOST_ERROR_S: Final = 0.0025
-# An event takes 30 to 50 us of the training thread. At most this many are recorded per second (0.2 %
-# of the time), and this many more in all.
+# An event takes 30 to 50 us of the training thread. At most this many are recorded per second, or
+# 0.2 % of the time, and this many more in all.
 _EVENTS_PER_S: Final = 50.0
 _MORE_EVENTS: Final = 100.0
 # Changes of phase that are known at most, if nobody calls ``forget``.
