@@ -56,6 +56,9 @@ class DeviceEdges:
     def settle(self) -> None:
         """Determine the moments that the GPU has reached, without waiting for others."""
         self._ends.settle()
+        self._take()
+
+    def _take(self) -> None:
         while self._marked:
             t_s, end = self._marked.popleft()
             self._known[t_s] = end
@@ -64,11 +67,12 @@ class DeviceEdges:
 
     def close(self) -> None:
         """Determine the moments that the GPU has reached, and release all events."""
-        self.settle()
+        self._take()
         pending = [end for end in self._known.values() if end and end.end_s is None]
         self._ends.close()
-        for end in pending:  # the GPU reaches them after the attempt
-            end.end_s, end.error_s = math.inf, 0.0
+        for end in pending:
+            if end.error_s is None:  # the GPU reaches it after the attempt
+                end.end_s, end.error_s = math.inf, 0.0
 
     def are_of(self, device: Device) -> bool:
         """Return whether the events are those of a device, or of a MIG instance on it."""
