@@ -91,5 +91,7 @@ class StepHooks(EnergySessions):
         if (session := self._session) is not None:
             session.others.remove_added()
             session.wait_for_data()
+            if control.should_save or control.should_evaluate:
+                session.begin_window()
             if control.should_save:
                 self._keep(state)
